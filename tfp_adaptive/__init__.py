@@ -1,0 +1,16 @@
+"""TensorFlow Probability kernels that learn their own proposal from the target's gradients."""
+
+from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals
+from tfp_adaptive._version import __version__
+from tfp_adaptive.kernels import EntropyAdaptiveHMC
+
+
+__all__ = [
+    'EntropyAdaptiveHMC',
+    '__version__',
+    'entropy',
+    'objectives',
+    'optimizers',
+    'preconditioners',
+    'proposals',
+]

@@ -1,0 +1,34 @@
+"""Entropy of a proposal that is linear in its noise: log|det C| and nothing more."""
+
+import tensorflow as tf
+
+from tfp_adaptive.typing import Entropy, EntropyEstimate, Pairs
+
+
+def log_det() -> Entropy:
+    """No correction beyond log|det C|: exact for L = 1 (MALA) and for random walks.
+
+    Returns:
+      An `Entropy` that spends no Hessian-vector product.
+
+    Example:
+      >>> entropy = tfpa.entropy.log_det()
+    """
+
+    def draw(seed, num_chains, event_size, dtype):
+        del seed
+        return tf.zeros([num_chains, event_size], dtype)
+
+    def estimate(residual, noise, penalty_weight, is_adapting):
+        del residual, penalty_weight, is_adapting
+        zeros = noise[:, 0]
+        return EntropyEstimate(
+            log_det=zeros,
+            pairs=Pairs(noise[:0], noise[:0]),
+            is_finite=tf.ones_like(zeros, tf.bool),
+            spectral_radius=zeros,
+            penalty=zeros,
+            num_hessian_vector_products=tf.constant(0),
+        )
+
+    return Entropy(draw, estimate)

@@ -1,0 +1,156 @@
+"""Unbiased gradients of log det(I + D) by a randomly truncated Neumann series.
+
+Notation: D = kappa F^T H F, symmetric [D, D], known only through products; eps a Rademacher
+probe; N the random truncation level.
+
+    d log det(I + D) = tr((I + D)^{-1} dD) = E[ y^T dD eps ],
+    y = sum_{k=0}^{N} (-1)^k / P(N >= k) eta_k,   eta_0 = eps,   eta_k = D eta_{k-1}
+
+In relative coordinates d(y^T D eps) = (D eps)^T A y + (D y)^T A eps: two outer products, and D y
+is the same sum over D eta_k, so N + 1 products with D are all that is needed; the last of them
+also gives the Rayleigh quotient mu of the power iterate eta_N / |eta_N|.
+
+Reference: Hirt, Titsias & Dellaportas (2021), section 3.2 and Appendix A. The k = 0 term, which
+their Algorithm 1 drops, belongs in the sum (their Appendix A.1).
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.entropy.spectral_penalty import SpectralPenalty, spectral_penalty
+from tfp_adaptive.internal import chains
+from tfp_adaptive.typing import Entropy, EntropyEstimate, Pairs, Tensor
+
+
+class RouletteNoise(NamedTuple):
+    """The estimator's own noise; independent of the move's."""
+
+    probe: Tensor
+    """[C, D] of -1 and 1."""
+    num_extra_terms: Tensor
+    """Scalar int32, geometric: P(j or more) = 2^-j; shared by the chains."""
+
+
+class _Series(NamedTuple):
+    """The running sums of the series, each [C, D] but for `log_det` [C]."""
+
+    term: Tensor
+    image: Tensor
+    neumann: Tensor
+    neumann_image: Tensor
+    probe_image: Tensor
+    log_det: Tensor
+
+
+_CONTRACTION = 0.99
+_MAX_EXTRA_TERMS = 24
+
+
+def russian_roulette(num_exact_terms: int = 3, penalty: SpectralPenalty | None = None) -> Entropy:
+    """Russian-roulette estimator of the entropy of an L-step leapfrog proposal, L > 1.
+
+    Terms k <= `num_exact_terms` are always taken; each further one with probability 1/2 given the
+    one before, and reweighted by 1 / P(N >= k). Where D is not a contraction the series is
+    shortened to one (eta_k = D eta_{k-1} min(1, 0.99 |eta_{k-1}| / |D eta_{k-1}|)), which biases it
+    just where the penalty acts.
+
+    Args:
+      num_exact_terms: sure terms of the Neumann series after the zeroth. Costs
+        `num_exact_terms` + 2 Hessian-vector products a step on average.
+      penalty: `SpectralPenalty` on |mu|. Default `None`: `spectral_penalty()`.
+
+    Returns:
+      An `Entropy`.
+
+    Raises:
+      ValueError: if `num_exact_terms` is negative.
+
+    Example:
+      >>> kernel = tfpa.EntropyAdaptiveHMC(
+      ...     target_log_prob_fn, num_leapfrog_steps=3, num_adaptation_steps=500,
+      ...     entropy=tfpa.entropy.russian_roulette(num_exact_terms=2))
+    """
+    if num_exact_terms < 0:
+        raise ValueError(f'`num_exact_terms` must not be negative; got {num_exact_terms}.')
+    penalty = spectral_penalty() if penalty is None else penalty
+
+    def draw(seed, num_chains, event_size, dtype):
+        probe_seed, level_seed = tf.unstack(tfp.random.split_seed(seed, 2))
+        signs = tf.random.stateless_uniform(
+            [num_chains, event_size], probe_seed, maxval=2, dtype=tf.int32
+        )
+        uniform = tf.random.stateless_uniform([], level_seed, minval=2.0**-_MAX_EXTRA_TERMS)
+        level = tf.cast(tf.floor(-tf.math.log(uniform) / tf.math.log(2.0)), tf.int32)
+        return RouletteNoise(tf.cast(2 * signs - 1, dtype), level)
+
+    def estimate(residual, noise, penalty_weight, is_adapting):
+        num_products = tf.where(is_adapting, num_exact_terms + noise.num_extra_terms + 1, 0)
+        series = _neumann_series(residual, noise.probe, num_exact_terms, num_products)
+        return _summarise(series, noise.probe, penalty, penalty_weight, num_products)
+
+    return Entropy(draw, estimate)
+
+
+def _neumann_series(residual, probe, num_exact_terms, num_products):
+    """Sums the first `num_products` terms; one product with D a term."""
+    one = tf.ones([], probe.dtype)
+
+    def body(k, series):
+        order = tf.cast(k, probe.dtype)
+        survival = tf.pow(2 * one, -tf.nn.relu(order - num_exact_terms))
+        weight = tf.where(k % 2 == 0, one, -one) / survival
+        term = tf.where(k == 0, probe, _contract(series.term, series.image))
+        image = residual(term)
+        log_det_weight = tf.where(k == 0, 0 * one, -weight / tf.maximum(order, one))
+        return k + 1, _Series(
+            term=term,
+            image=image,
+            neumann=series.neumann + weight * term,
+            neumann_image=series.neumann_image + weight * image,
+            probe_image=tf.where(k == 0, image, series.probe_image),
+            log_det=series.log_det + log_det_weight * tf.reduce_sum(probe * term, axis=-1),
+        )
+
+    zeros = tf.zeros_like(probe)
+    _, series = tf.while_loop(
+        lambda k, _: k < num_products,
+        body,
+        (0, _Series(probe, zeros, zeros, zeros, zeros, zeros[:, 0])),
+        maximum_iterations=num_exact_terms + _MAX_EXTRA_TERMS + 1,
+    )
+    return series
+
+
+def _contract(term, image):
+    """The next term D eta, shortened to 0.99 |eta| where D stretches."""
+    limit = _CONTRACTION * tf.sqrt(chains.squared_norm(term))
+    length = tf.sqrt(chains.squared_norm(image))
+    stretched = length > limit
+    factor = tf.where(stretched, limit / tf.where(stretched, length, 1), 1)
+    return factor[:, tf.newaxis] * image
+
+
+def _summarise(series, probe, penalty, penalty_weight, num_products):
+    """Pairs of d(log det - penalty_weight * pen(|mu|)), zeroed for chains that are not finite."""
+    length = tf.sqrt(chains.squared_norm(series.term))[:, tf.newaxis]
+    direction = tf.math.divide_no_nan(series.term, length)
+    image = tf.math.divide_no_nan(series.image, length)
+    eigenvalue = tf.reduce_sum(direction * image, axis=-1)
+    radius = tf.abs(eigenvalue)
+    slope = -2 * penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
+    left = (series.probe_image, series.neumann_image, slope[:, tf.newaxis] * image)
+    right = (series.neumann, probe, direction)
+    finite = tf.reduce_all([chains.all_finite(x) for x in (*left, *right)], axis=0)
+    return EntropyEstimate(
+        log_det=chains.keep(finite, series.log_det),
+        pairs=Pairs(
+            tf.concat([chains.keep(finite, x) for x in left], axis=0),
+            tf.concat([chains.keep(finite, x) for x in right], axis=0),
+        ),
+        is_finite=finite,
+        spectral_radius=chains.keep(finite, radius),
+        penalty=chains.keep(finite, penalty.value(radius)),
+        num_hessian_vector_products=num_products,
+    )

@@ -1,0 +1,57 @@
+"""Local coordinates of a preconditioner family: where its gradient lives and how it moves.
+
+Relative coordinates write a small change as C -> C (I + A) and learn A: the whitened problem looks
+the same at every C, so learning is as fast on an ill-conditioned target as on an easy one.
+Euclidean coordinates learn the raw entries, as the paper does.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+MIN_DIAGONAL = 1e-6
+"""Euclidean steps could make a diagonal vanish or change sign; it is clipped here."""
+
+
+class Chart(NamedTuple):
+    """The three coordinate-dependent members of a `Preconditioner`, with its signatures."""
+
+    gradient: Callable[[Any, Any], Any]
+    log_det_gradient: Callable[[Any], Any]
+    retract: Callable[[Any, Any], Any]
+
+
+def select(coordinates: str, relative: Chart, euclidean: Chart) -> Chart:
+    """The chart named by `coordinates`.
+
+    Raises:
+      ValueError: for any other name.
+    """
+    charts = {'relative': relative, 'euclidean': euclidean}
+    if coordinates not in charts:
+        raise ValueError(f'`coordinates` must be one of {sorted(charts)}; got {coordinates!r}.')
+    return charts[coordinates]
+
+
+def initial_scale_vector(initial_scale, guess, event_size: int, dtype):
+    """`initial_scale` (scalar or [D]) or else the scalar `guess`, as a vector [D].
+
+    Raises:
+      ValueError: if `initial_scale` is not positive or does not broadcast to [D].
+    """
+    if initial_scale is None:
+        return tf.fill([event_size], tf.cast(guess, dtype))
+    scale = tf.convert_to_tensor(initial_scale, dtype)
+    static = tf.get_static_value(scale)
+    if scale.shape.rank not in (0, 1) or (
+        scale.shape.rank == 1 and scale.shape[0] not in (1, event_size)
+    ):
+        raise ValueError(
+            f'`initial_scale` must be a scalar or have the event size [{event_size}]; '
+            f'got shape {scale.shape}.'
+        )
+    if static is not None and not (np.isfinite(static).all() and (static > 0).all()):
+        raise ValueError(f'`initial_scale` must be positive and finite; got {initial_scale}.')
+    return tf.broadcast_to(scale, [event_size])

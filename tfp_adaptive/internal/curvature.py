@@ -1,0 +1,32 @@
+"""A first guess of a safe proposal scale, from two gradients."""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains
+from tfp_adaptive.typing import ChainState, LogDensity
+
+_RELATIVE_OFFSET = 1e-3
+
+
+def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
+    """1 / sqrt(largest curvature met along the score), a scalar; one gradient per chain.
+
+    The secant |s(q + eps u) - s(q)| / eps along u = s / |s| weighs eigenvalues of the Hessian by
+    the score's own components, so it lands near the largest one; the maximum over chains is
+    taken. Isotropic leapfrog steps below it are stable. Where no curvature can be seen (a flat or
+    non-finite start) the scale is 1.
+
+    Args:
+      target: the log-density.
+      state: ChainState of C chains.
+    """
+    length = tf.sqrt(chains.squared_norm(state.score))[:, tf.newaxis]
+    direction = tf.math.divide_no_nan(state.score, length)
+    root_mean_square = tf.sqrt(tf.reduce_mean(tf.square(state.position), axis=-1, keepdims=True))
+    offset = _RELATIVE_OFFSET * (1 + root_mean_square)
+    _, score = target.value_and_score(state.position + offset * direction)
+    change = tf.sqrt(chains.squared_norm(score - state.score))
+    curvature = change / offset[:, 0]
+    usable = tf.math.is_finite(curvature) & (curvature > 0)
+    largest = tf.reduce_max(tf.where(usable, curvature, tf.zeros_like(curvature)))
+    return tf.math.rsqrt(tf.where(largest > 0, largest, tf.ones_like(largest)))

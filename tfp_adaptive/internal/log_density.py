@@ -1,0 +1,70 @@
+"""The user's log-density: its value, score and Hessian-vector products, on packed positions."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains, packing
+from tfp_adaptive.typing import LogDensity
+
+
+def value_and_gradients(fn: Callable, parts: list) -> tuple[tf.Tensor, list]:
+    """`fn(*parts)` and its gradient with respect to every part.
+
+    Parts pass through `tf.identity`: a value that came out of a bijector would otherwise hit the
+    bijector's cache, which returns a tensor the tape has never seen.
+
+    Raises:
+      TypeError: if the value is not of the parts' floating dtype.
+      ValueError: if the value does not depend differentiably on every part.
+    """
+    parts = [tf.identity(part) for part in parts]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(parts)
+        value = tf.convert_to_tensor(fn(*parts), name='target_log_prob')
+    if value.dtype != parts[0].dtype:
+        raise TypeError(
+            '`target_log_prob_fn` must return the dtype of the state; '
+            f'got {value.dtype.name} for a state of {parts[0].dtype.name}. Cast one of them.'
+        )
+    gradients = tape.gradient(value, parts)
+    for index, gradient in enumerate(gradients):
+        if gradient is None:
+            raise ValueError(
+                f'Encountered `None` gradient: `target_log_prob_fn` does not depend on part {index} '
+                'of the state through differentiable TensorFlow operations. Compute it from the '
+                'tensors it is given, without NumPy, tf.py_function or tf.stop_gradient.'
+            )
+    return value, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> LogDensity:
+    """`fn(*parts)` as a log-density on [C, D].
+
+    Where the value or its gradient is not finite, the value is reported as -inf and the score as
+    zero: a trajectory that crosses such a region stays a number, and stays reversible, while one
+    that ends there is rejected.
+
+    Args:
+      fn: the user's log-density of parts [*batch, *event], returning [*batch].
+      layout: how the parts are packed.
+      parts: a state, for its shapes alone.
+    """
+    batch_shape = packing.batch_shape_of(layout, parts[0])
+
+    def log_prob(position):
+        return tf.reshape(fn(*packing.unpack(layout, position, batch_shape, like=parts)), [-1])
+
+    def value_and_score(position):
+        value, (score,) = value_and_gradients(log_prob, [chains.drop_nonfinite_gradient(position)])
+        usable = tf.math.is_finite(value) & chains.all_finite(score)
+        impossible = tf.constant(float('-inf'), value.dtype)
+        return tf.where(usable, value, impossible), chains.keep(usable, score)
+
+    def hessian_vector_product(position, x):
+        with tf.autodiff.ForwardAccumulator(position, x) as accumulator:
+            _, (score,) = value_and_gradients(log_prob, [position])
+        product = accumulator.jvp(score, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return tf.convert_to_tensor(product)
+
+    return LogDensity(value_and_score, hessian_vector_product)

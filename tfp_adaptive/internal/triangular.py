@@ -1,0 +1,59 @@
+"""Lower triangular factors with a positive diagonal, and how they move."""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import charts
+from tfp_adaptive.typing import Pairs
+
+_DENSE_SIZE = 16
+
+
+def coordinate_scale(size: int) -> float:
+    """Unit of the off-diagonal entries of A for a matrix with `size` free entries a column.
+
+    Noise of size eta in every entry of A is noise of size eta sqrt(D) in the operator A. Off the
+    diagonal one unit is therefore worth min(1, 4 / sqrt(D)), which makes the noise that an
+    optimizer leaves in the proposal, and so its learning rate, independent of D.
+    """
+    return min(1.0, (_DENSE_SIZE / size) ** 0.5)
+
+
+def relative_gradient(pairs: Pairs) -> tf.Tensor:
+    """[sum_m left_m right_m^T]_low in scaled relative coordinates, [D, D]."""
+    gradient = tf.linalg.band_part(tf.matmul(pairs.left, pairs.right, transpose_a=True), -1, 0)
+    return _scale_off_diagonal(gradient)
+
+
+def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
+    """factor (I + A), with exp on the diagonal of A so that the factor stays invertible.
+
+    Args:
+      factor: [D, D] lower triangular with positive diagonal.
+      tangent: [D, D] lower triangular, A in scaled relative coordinates.
+    """
+    change = _scale_off_diagonal(tangent)
+    growth = tf.exp(tf.linalg.diag_part(change))
+    return tf.matmul(factor, tf.linalg.set_diag(change, growth))
+
+
+def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
+    """The functional of A as a gradient in the entries of the factor: [C^{-T} G]_low."""
+    gradient = tf.matmul(pairs.left, pairs.right, transpose_a=True)
+    return tf.linalg.band_part(tf.linalg.triangular_solve(factor, gradient, adjoint=True), -1, 0)
+
+
+def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
+    """factor + tangent, its diagonal clipped to stay positive."""
+    moved = factor + tangent
+    diagonal = tf.maximum(tf.linalg.diag_part(moved), charts.MIN_DIAGONAL)
+    return tf.linalg.set_diag(moved, diagonal)
+
+
+def log_det(factor: tf.Tensor) -> tf.Tensor:
+    """log|det C|, a scalar."""
+    return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+
+
+def _scale_off_diagonal(matrix: tf.Tensor) -> tf.Tensor:
+    scale = coordinate_scale(matrix.shape[-1])
+    return tf.linalg.set_diag(scale * matrix, tf.linalg.diag_part(matrix))

@@ -1,0 +1,229 @@
+"""The adapter that turns a `Sampler` into a TFP `TransitionKernel`.
+
+What it does, so that no algorithm has to: packs any TFP state structure with any number of chain
+dimensions into [C, D], calls the pure step, splits the seed, and reports under TFP's field names.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.internal import chains, log_density, packing
+from tfp_adaptive.typing import ChainState, Sampler
+
+
+class ProposedResults(NamedTuple):
+    """What is known of a proposed state, accepted or not."""
+
+    target_log_prob: Any
+    grads_target_log_prob: Any
+
+
+class KernelResults(NamedTuple):
+    """Kernel results under TFP's field names; the same fields for every kernel of the package.
+
+    Attributes:
+      target_log_prob: log-density of the current state, shape [*batch].
+      grads_target_log_prob: list of its gradients, shaped like the parts of the state.
+      log_accept_ratio: [*batch]; -inf where the proposal's energy was not finite.
+      is_accepted: [*batch] bool.
+      proposed_state: structure of the state.
+      proposed_results: `ProposedResults` at `proposed_state`.
+      step_size: the factor on the preconditioner, as TFP's step-size adapters read and write it.
+      step: int32, steps since bootstrap.
+      seed: int32 [2], the seed this step received; replaying it reproduces the step.
+      adaptation: everything learned, shared by all chains.
+      info: `tfp_adaptive.typing.Info`, what an observer wants to know.
+    """
+
+    target_log_prob: Any
+    grads_target_log_prob: Any
+    log_accept_ratio: Any
+    is_accepted: Any
+    proposed_state: Any
+    proposed_results: Any
+    step_size: Any
+    step: Any
+    seed: Any
+    adaptation: Any
+    info: Any
+
+
+class SamplerKernel(tfp.mcmc.TransitionKernel):
+    """Base class: a `Sampler` behind TFP's kernel interface.
+
+    A subclass calls `__init__` with its own constructor arguments and the sampler composed from
+    them. All leftmost dimensions of the state that `target_log_prob_fn(*parts)` keeps index
+    independent chains; the number of chains is `tf.size(target_log_prob_fn(*parts))`.
+    """
+
+    def __init__(self, parameters: dict, sampler: Sampler):
+        """Initializes this kernel.
+
+        Args:
+          parameters: the subclass's constructor arguments by name; must hold
+            `target_log_prob_fn`, `num_adaptation_steps`, `step_size` and `name`.
+          sampler: the algorithm.
+
+        Raises:
+          TypeError: if `target_log_prob_fn` is not callable.
+          ValueError: if `num_adaptation_steps` is negative.
+        """
+        parameters = {k: v for k, v in parameters.items() if k not in ('self', '__class__')}
+        if not callable(parameters['target_log_prob_fn']):
+            raise TypeError(
+                '`target_log_prob_fn` must be a callable that maps state parts to log-densities; '
+                f'got {type(parameters["target_log_prob_fn"]).__name__}.'
+            )
+        steps = parameters['num_adaptation_steps']
+        if not tf.is_tensor(steps) and steps < 0:
+            raise ValueError(f'`num_adaptation_steps` must not be negative; got {steps}.')
+        self._parameters = parameters
+        self._sampler = sampler
+
+    @property
+    def parameters(self) -> dict:
+        """Constructor arguments by name."""
+        return self._parameters
+
+    @property
+    @abc.abstractmethod
+    def is_calibrated(self) -> bool:
+        """Whether the kernel leaves its target invariant once adaptation has ended."""
+
+    @property
+    def target_log_prob_fn(self):
+        """The log-density."""
+        return self._parameters['target_log_prob_fn']
+
+    @property
+    def num_adaptation_steps(self):
+        """Steps during which the proposal learns."""
+        return self._parameters['num_adaptation_steps']
+
+    @property
+    def step_size(self):
+        """The initial step size; the one in use is in the kernel results."""
+        return self._parameters['step_size']
+
+    @property
+    def name(self) -> str:
+        """Name of the operations this kernel creates."""
+        return self._parameters['name'] or _snake_case(type(self).__name__)
+
+    def experimental_with_shard_axes(self, shard_axis_names):
+        """Not available: a part of the state must live on one device.
+
+        Raises:
+          NotImplementedError: always, unless `shard_axis_names` is empty.
+        """
+        if not shard_axis_names:
+            return self
+        raise NotImplementedError(
+            f'{type(self).__name__} cannot shard the state itself over devices; shard its chains.'
+        )
+
+    def bootstrap_results(self, init_state) -> KernelResults:
+        """Kernel results for a first step from `init_state`.
+
+        Args:
+          init_state: a tensor, list, tuple or namedtuple of parts, each [*batch, *event].
+
+        Returns:
+          `KernelResults` with the structure, shapes and dtypes that `one_step` returns.
+
+        Raises:
+          TypeError: for dicts, non-float or mixed dtypes.
+          ValueError: for a log-density without gradient, of unknown rank, or of a shape that is
+            not the leading dimensions of every part.
+        """
+        with tf.name_scope(self.name + '_bootstrap_results'):
+            parts = packing.to_parts(init_state)
+            log_prob, grads = log_density.value_and_gradients(self.target_log_prob_fn, parts)
+            layout = packing.make_layout(parts, log_prob.shape)
+            dtype = log_prob.dtype
+            state = ChainState(
+                packing.pack(layout, parts), tf.reshape(log_prob, [-1]), packing.pack(layout, grads)
+            )
+            target = self._packed_target(layout, parts)
+            return KernelResults(
+                target_log_prob=log_prob,
+                grads_target_log_prob=grads,
+                log_accept_ratio=tf.zeros_like(log_prob),
+                is_accepted=tf.zeros_like(log_prob, dtype=tf.bool),
+                proposed_state=packing.like_state(init_state, parts),
+                proposed_results=ProposedResults(log_prob, grads),
+                step_size=tf.convert_to_tensor(self.step_size, dtype, name='step_size'),
+                step=tf.constant(0),
+                seed=tf.zeros([2], tf.int32),
+                adaptation=self._sampler.init(target, state),
+                info=self._sampler.init_info(dtype),
+            )
+
+    def one_step(self, current_state, previous_kernel_results, seed=None):
+        """Takes one step of every chain.
+
+        Args:
+          current_state: structure of parts [*batch, *event].
+          previous_kernel_results: `KernelResults` of the previous step or of `bootstrap_results`.
+          seed: PRNG seed; see `tfp.random.sanitize_seed`.
+
+        Returns:
+          next_state: structure of `current_state`.
+          kernel_results: `KernelResults`.
+        """
+        with tf.name_scope(self.name + '_one_step'):
+            previous = previous_kernel_results
+            seed = tfp.random.sanitize_seed(seed)
+            parts = packing.to_parts(current_state)
+            layout = packing.make_layout(parts, previous.target_log_prob.shape)
+            batch_shape = packing.batch_shape_of(layout, parts[0])
+            state = ChainState(
+                packing.pack(layout, parts),
+                tf.reshape(previous.target_log_prob, [-1]),
+                packing.pack(layout, previous.grads_target_log_prob),
+            )
+            noise = self._sampler.draw(
+                seed, chains.count(state.log_prob), layout.event_size, state.position.dtype
+            )
+            transition, adaptation, info = self._sampler.step(
+                self._packed_target(layout, parts),
+                state,
+                previous.adaptation,
+                previous.info,
+                noise,
+                chains.per_chain(previous.step_size),
+                previous.step,
+            )
+
+            def unpack(packed):
+                return packing.unpack(layout, packed, batch_shape, like=parts)
+
+            def per_chain(x):
+                return tf.reshape(x, batch_shape)
+
+            new, proposed = transition.state, transition.proposed
+            return packing.like_state(current_state, unpack(new.position)), KernelResults(
+                target_log_prob=per_chain(new.log_prob),
+                grads_target_log_prob=unpack(new.score),
+                log_accept_ratio=per_chain(transition.log_accept_ratio),
+                is_accepted=per_chain(transition.is_accepted),
+                proposed_state=packing.like_state(current_state, unpack(proposed.position)),
+                proposed_results=ProposedResults(
+                    per_chain(proposed.log_prob), unpack(proposed.score)
+                ),
+                step_size=previous.step_size,
+                step=previous.step + 1,
+                seed=seed,
+                adaptation=adaptation,
+                info=info,
+            )
+
+    def _packed_target(self, layout, parts):
+        return log_density.packed_log_density(self.target_log_prob_fn, layout, parts)
+
+
+def _snake_case(name: str) -> str:
+    return ''.join('_' + c.lower() if c.isupper() else c for c in name).lstrip('_')

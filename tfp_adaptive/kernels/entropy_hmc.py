@@ -1,0 +1,144 @@
+"""Entropy-based adaptive Hamiltonian Monte Carlo (Hirt, Titsias & Dellaportas 2021)."""
+
+from collections.abc import Callable
+
+from tfp_adaptive import entropy as entropies
+from tfp_adaptive import objectives, optimizers, preconditioners, proposals
+from tfp_adaptive.kernels import base, energy_gradients, frozen, gradient_adaptive
+from tfp_adaptive.typing import Entropy, Objective, Optimizer, Preconditioner
+
+
+class EntropyAdaptiveHMC(base.SamplerKernel):
+    """HMC or MALA whose preconditioner ascends an entropy-regularised speed measure.
+
+    One step, for each of C chains with position q and the shared factor C (C C^T = M^{-1}):
+
+        v ~ N(0, I);  (q', v') = L whitened leapfrog steps of factor step_size * C from (q, v)
+        accept q' with probability a = min(1, exp(-Delta)),
+            Delta = U(q') - U(q) + (|v'|^2 - |v|^2) / 2
+        and during the first `num_adaptation_steps` steps
+            D = -step_size^2 (L^2 - 1)/6 C^T H C at the midpoint, mu its largest eigenvalue
+            C    <- Adam step down E = max(0, Delta) - beta (log|det C| + log det(I + D)
+                                                             - gamma pen(|mu|))
+            beta <- beta (1 + rho (a - target_accept_prob));  gamma <- gamma + rho pen(|mu|)
+
+    Cost: L gradients a step, and N + 1 Hessian-vector products while it adapts if L > 1 (none for
+    L = 1, which is MALA). Once adaptation ends it is an exact Markov chain for the target, and
+    `frozen` returns it without the adaptation code.
+
+    All leftmost dimensions that `target_log_prob_fn(*parts)` keeps index independent chains; all
+    chains share one preconditioner. State parts may have any shapes; the preconditioner acts on
+    their concatenation of size D.
+
+    Reference: M. Hirt, M. Titsias, P. Dellaportas. Entropy-based adaptive Hamiltonian Monte
+    Carlo. NeurIPS 2021. Objective: equation 8; gradient: sections 3.1-3.3 and Algorithm 1.
+
+    Example:
+      >>> kernel = tfpa.EntropyAdaptiveHMC(
+      ...     target_log_prob_fn, num_leapfrog_steps=2, num_adaptation_steps=500)
+      >>> warm_up = tfp.mcmc.sample_chain(
+      ...     500, state, kernel=kernel, trace_fn=None, return_final_kernel_results=True,
+      ...     seed=(0, 1))
+      >>> frozen = kernel.frozen(warm_up.final_kernel_results)
+      >>> draws = tfp.mcmc.sample_chain(
+      ...     100, warm_up.all_states[-1], kernel=frozen, trace_fn=None, seed=(0, 2))
+    """
+
+    def __init__(
+        self,
+        target_log_prob_fn: Callable,
+        num_leapfrog_steps: int = 2,
+        num_adaptation_steps: int = 1000,
+        preconditioner: Preconditioner | None = None,
+        objective: Objective | None = None,
+        *,
+        entropy: Entropy | None = None,
+        optimizer: Optimizer | None = None,
+        target_accept_prob: float = 0.67,
+        energy_gradient: str = 'fast',
+        step_size=1.0,
+        entropy_weight=None,
+        penalty_weight=None,
+        pool_fn: Callable[[list], list] | None = None,
+        name: str | None = None,
+    ):
+        """Initializes this kernel.
+
+        Args:
+          target_log_prob_fn: callable of the state parts, each [*batch, *event], that returns the
+            log-density, shape [*batch]; twice differentiable if L > 1.
+          num_leapfrog_steps: L >= 1, Python int. Default 2.
+          num_adaptation_steps: steps that learn; bitwise constant after. Default 1000.
+          preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
+          objective: what a good move is. Default `None`: `objectives.generalized_speed()`.
+          entropy: estimator of log det(I + D). Default `None`: `entropy.log_det()` for L = 1,
+            else `entropy.russian_roulette()`.
+          optimizer: Default `None`: `optimizers.adam()`.
+          target_accept_prob: alpha* in (0, 1), steers beta. Default 0.67.
+          energy_gradient: 'fast' (default) holds the gradients of U along the trajectory constant,
+            'exact' lets derivatives flow through them at about one more Hessian-vector product a
+            leapfrog step.
+          step_size: factor on C; a scalar, or one value per chain. Not adapted here (C is), but a
+            TFP step-size adapter around this kernel may change it. Default 1.
+          entropy_weight: controller of beta. Default `None`:
+            `optimizers.acceptance_controller(target_accept_prob)`.
+          penalty_weight: controller of gamma. Default `None`: `optimizers.penalty_controller()`.
+          pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
+            all processes; called once a step. Default `None`: one process.
+          name: prefix of operation names. Default: 'entropy_adaptive_h_m_c'.
+
+        Raises:
+          TypeError: if `target_log_prob_fn` is not callable.
+          ValueError: if an argument is out of its range, or for L > 1 if `entropy` is `log_det()`
+            but the proposal needs more.
+        """
+        parameters = dict(locals())
+        if energy_gradient not in ('fast', 'exact'):
+            raise ValueError(
+                f"`energy_gradient` must be 'fast' or 'exact'; got {energy_gradient!r}."
+            )
+        self._proposal = proposals.leapfrog(num_leapfrog_steps)
+        self._preconditioner = preconditioner or preconditioners.cholesky()
+        if entropy is None:
+            is_linear = num_leapfrog_steps == 1
+            entropy = entropies.log_det() if is_linear else entropies.russian_roulette()
+        differentiate = getattr(energy_gradients, energy_gradient)
+        sampler = gradient_adaptive.adaptive_sampler(
+            self._proposal,
+            self._preconditioner,
+            differentiate(
+                self._proposal, self._preconditioner, objective or objectives.generalized_speed()
+            ),
+            gradient_adaptive.Learner(
+                entropy=entropy,
+                optimizer=optimizer or optimizers.adam(),
+                entropy_weight=entropy_weight
+                or optimizers.acceptance_controller(target_accept_prob),
+                penalty_weight=penalty_weight or optimizers.penalty_controller(),
+                num_adaptation_steps=num_adaptation_steps,
+                pool_fn=pool_fn or (lambda tensors: tensors),
+            ),
+        )
+        super().__init__(parameters, sampler)
+
+    @property
+    def is_calibrated(self) -> bool:
+        """`True`: each step is a Metropolis-Hastings step, exact once adaptation has ended."""
+        return True
+
+    def frozen(self, kernel_results: base.KernelResults) -> frozen.FrozenKernel:
+        """The learned proposal as a kernel of its own, with no adaptation code in its graph.
+
+        Args:
+          kernel_results: results of this kernel, for instance the final ones of the warm-up.
+
+        Returns:
+          A `FrozenKernel` with the preconditioner and step size of `kernel_results`.
+        """
+        return frozen.FrozenKernel(
+            self.target_log_prob_fn,
+            self._proposal,
+            self._preconditioner,
+            kernel_results.adaptation.preconditioner,
+            step_size=kernel_results.step_size,
+        )

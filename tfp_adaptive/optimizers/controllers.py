@@ -1,0 +1,82 @@
+"""Feedback controllers of the two scalar weights in the objective."""
+
+import tensorflow as tf
+
+from tfp_adaptive.typing import Controller
+
+
+def acceptance_controller(
+    target_accept_prob: float = 0.67,
+    rate: float = 0.1,
+    initial: float = 1.0,
+    bounds: tuple[float, float] = (1e-2, 1e2),
+) -> Controller:
+    """Entropy weight: beta <- clip(beta (1 + rate (mean acceptance - target)), bounds).
+
+    Args:
+      target_accept_prob: alpha* in (0, 1). The weight rises, and with it the moves get bolder,
+        while chains accept more often than this.
+      rate: positive relative gain per step and unit of acceptance.
+      initial: weight at the start, within `bounds`.
+      bounds: (lower, upper), both positive.
+
+    Returns:
+      A `Controller` fed with the mean acceptance probability.
+
+    Raises:
+      ValueError: if a value is out of its range.
+
+    Reference: Hirt, Titsias & Dellaportas (2021), Algorithm 1.
+
+    Example:
+      >>> controller = tfpa.optimizers.acceptance_controller(target_accept_prob=0.8)
+    """
+    if not 0 < target_accept_prob < 1:
+        raise ValueError(
+            f'`target_accept_prob` must lie strictly between 0 and 1; got {target_accept_prob}.'
+        )
+    _check(rate, initial, bounds)
+
+    def update(weight, accept_prob):
+        return tf.clip_by_value(weight * (1 + rate * (accept_prob - target_accept_prob)), *bounds)
+
+    return Controller(initial, update)
+
+
+def penalty_controller(
+    rate: float = 0.1, initial: float = 1e4, bounds: tuple[float, float] = (1e3, 1e5)
+) -> Controller:
+    """Penalty weight: gamma <- clip(gamma + rate * mean penalty, bounds), a dual ascent.
+
+    Args:
+      rate: positive gain.
+      initial: weight at the start, within `bounds`.
+      bounds: (lower, upper), both positive.
+
+    Returns:
+      A `Controller` fed with the mean spectral penalty.
+
+    Raises:
+      ValueError: if a value is out of its range.
+
+    Reference: Hirt, Titsias & Dellaportas (2021), Algorithm 1.
+
+    Example:
+      >>> controller = tfpa.optimizers.penalty_controller(initial=1e3)
+    """
+    _check(rate, initial, bounds)
+
+    def update(weight, penalty):
+        return tf.clip_by_value(weight + rate * penalty, *bounds)
+
+    return Controller(initial, update)
+
+
+def _check(rate, initial, bounds):
+    if rate < 0:
+        raise ValueError(f'`rate` must not be negative; got {rate}.')
+    lower, upper = bounds
+    if not 0 < lower <= initial <= upper:
+        raise ValueError(
+            f'`initial` must lie within positive `bounds`; got {initial} and {bounds}.'
+        )

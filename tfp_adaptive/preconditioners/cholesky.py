@@ -1,0 +1,56 @@
+"""Dense preconditioner: C lower triangular with a positive diagonal.
+
+Parameters: C [D, D]. Cost O(C D^2) a product and O(D^3) a relative update. The default: it sees
+every correlation, and relative coordinates make it learn as fast on a condition number of 1e6 as
+on 1.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import charts, triangular
+from tfp_adaptive.typing import Preconditioner
+
+
+def cholesky(initial_scale=None, *, coordinates: str = 'relative') -> Preconditioner:
+    """A dense lower triangular factor.
+
+    Args:
+      initial_scale: scalar or [D], the initial diagonal, in the units of the state. Default
+        `None`: a safe fraction of 1 / sqrt(largest curvature) at the start, found from one extra
+        gradient.
+      coordinates: 'relative' (default; C -> C (I + A)) or 'euclidean' (the entries of C, as the
+        paper).
+
+    Returns:
+      A `Preconditioner` whose parameters are C, shape [D, D].
+
+    Raises:
+      ValueError: for an unknown `coordinates` or an `initial_scale` that is not positive.
+
+    Example:
+      >>> kernel = tfpa.EntropyAdaptiveHMC(
+      ...     target_log_prob_fn, num_leapfrog_steps=2, num_adaptation_steps=500,
+      ...     preconditioner=tfpa.preconditioners.cholesky(initial_scale=0.1))
+    """
+    chart = charts.select(
+        coordinates,
+        relative=charts.Chart(
+            gradient=lambda factor, pairs: triangular.relative_gradient(pairs),
+            log_det_gradient=lambda factor: tf.eye(factor.shape[-1], dtype=factor.dtype),
+            retract=triangular.relative_update,
+        ),
+        euclidean=charts.Chart(
+            gradient=triangular.euclidean_gradient,
+            log_det_gradient=lambda factor: tf.linalg.diag(1 / tf.linalg.diag_part(factor)),
+            retract=triangular.euclidean_update,
+        ),
+    )
+    return Preconditioner(
+        init=lambda event_size, dtype, guess: tf.linalg.diag(
+            charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
+        ),
+        forward=lambda factor, x: tf.matmul(x, factor, transpose_b=True),
+        transpose=lambda factor, x: tf.matmul(x, factor),
+        log_det=triangular.log_det,
+        **chart._asdict(),
+    )

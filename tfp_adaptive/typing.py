@@ -1,0 +1,205 @@
+"""The records every axis is written in, and the tuples that flow between them.
+
+A sampler is a pure step over explicit state, assembled from interchangeable axes. An axis is a
+record of pure functions; this page is the one place that says what each of them takes and gives.
+
+Notation (shapes: C chains, D event size after packing, L leapfrog steps):
+    U = -log pi       potential;  s = grad log pi = -grad U, the score
+    F                 the proposal factor: step_size * C, with C C^T the learned inverse mass
+    q, v              position [C, D] and whitened velocity [C, D], v ~ N(0, I)
+    A                 a relative change of the preconditioner, C -> C (I + A)
+    Delta             energy error U(q') - U(q) + (|v'|^2 - |v|^2) / 2, shape [C]
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Tensor = Any
+"""A `tf.Tensor`; TensorFlow ships no usable type for one."""
+
+
+class ChainState(NamedTuple):
+    """What the next step needs of each chain; nothing here depends on learned parameters."""
+
+    position: Tensor
+    """[C, D] packed positions."""
+    log_prob: Tensor
+    """[C] target log-density."""
+    score: Tensor
+    """[C, D] gradient of the log-density."""
+
+
+class Pairs(NamedTuple):
+    """A linear functional of A, A -> sum_m left[m]^T A right[m], kept as its outer products."""
+
+    left: Tensor
+    """[M, D]."""
+    right: Tensor
+    """[M, D]."""
+
+
+class LogDensity(NamedTuple):
+    """The target on packed positions."""
+
+    value_and_score: Callable[[Tensor], tuple[Tensor, Tensor]]
+    """[C, D] -> ([C], [C, D]); (-inf, 0) where the value or its gradient is not finite."""
+    hessian_vector_product: Callable[[Tensor, Tensor], Tensor]
+    """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
+
+
+class LinearMap(NamedTuple):
+    """The proposal factor F at the current parameters."""
+
+    forward: Callable[[Tensor], Tensor]
+    """x [M, D] -> F x, row by row."""
+    transpose: Callable[[Tensor], Tensor]
+    """x [M, D] -> F^T x, row by row."""
+
+
+class Preconditioner(NamedTuple):
+    """A family of invertible matrices C and the local coordinates in which it is learned."""
+
+    init: Callable[[int, Any, Tensor], Any]
+    """(event_size, dtype, scale) -> parameters; `scale` is a scalar guess of a safe factor."""
+    forward: Callable[[Any, Tensor], Tensor]
+    """(parameters, x [M, D]) -> C x."""
+    transpose: Callable[[Any, Tensor], Tensor]
+    """(parameters, x [M, D]) -> C^T x."""
+    log_det: Callable[[Any], Tensor]
+    """parameters -> log|det C|, a scalar."""
+    gradient: Callable[[Any, Pairs], Any]
+    """(parameters, pairs) -> tangent: the functional of A as a gradient in local coordinates."""
+    log_det_gradient: Callable[[Any], Any]
+    """parameters -> tangent: gradient of log|det C| in local coordinates."""
+    retract: Callable[[Any, Any], Any]
+    """(parameters, tangent) -> parameters after the step; a zero tangent changes nothing."""
+
+
+class Move(NamedTuple):
+    """A proposed transition and what learning needs to know of the trajectory behind it."""
+
+    proposed: ChainState
+    energy_change: Tensor
+    """[C] Delta; the acceptance probability is min(1, exp(-Delta))."""
+    midpoint: Tensor
+    """[C, D] position in the middle of the trajectory."""
+    trajectory: Any
+    """Proposal-specific whitened quantities, read by `Proposal.pullback`."""
+
+
+class Proposal(NamedTuple):
+    """How a move is made from standard noise with a factor F."""
+
+    num_gradients: int
+    """New target gradients per move."""
+    stable_fraction: float
+    """A safe first scale, as a fraction of 1 / sqrt(largest curvature)."""
+    curvature: float
+    """kappa with D = kappa F^T (Hessian of U) F, the whitened Jacobian residual; 0 for none."""
+    draw: Callable[..., Tensor]
+    """(seed, num_chains, event_size, dtype) -> noise."""
+    propose: Callable[[LogDensity, LinearMap, ChainState, Tensor], Move]
+    """(target, factor, state, noise) -> move."""
+    pullback: Callable[[LinearMap, Move, Tensor, Tensor], Pairs]
+    """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs: the
+    derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held constant."""
+
+
+class Objective(NamedTuple):
+    """What a good move is, as a loss per chain to be minimised."""
+
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """(energy change [C], start [C, D], end [C, D]) -> loss [C]."""
+
+
+class EntropyEstimate(NamedTuple):
+    """Stochastic entropy of the proposal beyond log|det C|."""
+
+    log_det: Tensor
+    """[C] estimate of log det(I + D)."""
+    pairs: Pairs
+    """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains."""
+    is_finite: Tensor
+    """[C] whether every quantity of this chain was finite; other chains' pairs are zeroed."""
+    spectral_radius: Tensor
+    """[C] estimate of the largest |eigenvalue| of D."""
+    penalty: Tensor
+    """[C] unweighted spectral penalty."""
+    num_hessian_vector_products: Tensor
+    """Scalar int32 spent."""
+
+
+class Entropy(NamedTuple):
+    """Estimator of the entropy term of the objective."""
+
+    draw: Callable[..., Any]
+    """(seed, num_chains, event_size, dtype) -> noise."""
+    estimate: Callable[..., EntropyEstimate]
+    """(residual, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to D x."""
+
+
+class Optimizer(NamedTuple):
+    """A first-order method as a pure state machine, over any nest of tensors."""
+
+    init: Callable[[Any], Any]
+    """tangent of zeros -> optimizer state."""
+    update: Callable[[Any, Any, Tensor], tuple[Any, Any]]
+    """(gradient, state, progress in [0, 1]) -> (tangent step, state); already a descent step."""
+
+
+class Controller(NamedTuple):
+    """A scalar weight steered by feedback."""
+
+    init: float
+    update: Callable[[Tensor, Tensor], Tensor]
+    """(weight, signal) -> weight."""
+
+
+class Transition(NamedTuple):
+    """The outcome of one sampler step, packed."""
+
+    state: ChainState
+    proposed: ChainState
+    log_accept_ratio: Tensor
+    """[C]; -inf where the energy is not finite."""
+    is_accepted: Tensor
+    """[C] bool."""
+
+
+class Info(NamedTuple):
+    """What an observer wants to know of a run; no step depends on it.
+
+    Counts are totals since the kernel was bootstrapped. A frozen kernel estimates no entropy and
+    leaves those fields as empty tuples.
+    """
+
+    accept_prob: Tensor
+    """Mean over chains of min(1, exp(-Delta)) at this step."""
+    entropy: Tensor
+    """Mean over chains of log|det F| + log det(I + D), up to a constant."""
+    spectral_radius: Tensor
+    """Largest |mu| over chains: how near the trajectories are to folding over."""
+    entropy_weight: Tensor
+    """beta."""
+    penalty_weight: Tensor
+    """gamma."""
+    num_nonfinite: Tensor
+    """int32: proposals rejected because an energy or a gradient was not finite."""
+    num_gradients: Tensor
+    """int32: target gradients per chain."""
+    num_hessian_vector_products: Tensor
+    """int32: Hessian-vector products per chain, each about two gradients."""
+
+
+class Sampler(NamedTuple):
+    """A pure step over explicit state: all that the TFP adapter knows of an algorithm."""
+
+    init: Callable[[LogDensity, ChainState], Any]
+    """(target, state) -> adaptation."""
+    init_info: Callable[[Any], Info]
+    """dtype -> Info before the first step."""
+    draw: Callable[..., Any]
+    """(seed, num_chains, event_size, dtype) -> noise of one step."""
+    step: Callable[..., tuple[Transition, Any, Info]]
+    """(target, state, adaptation, info, noise, step_size, step)
+    -> (transition, adaptation, info); `step` is the number of steps taken before this one."""
