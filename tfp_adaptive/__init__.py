@@ -1,9 +1,9 @@
 """TensorFlow Probability kernels that learn their own proposal from the target's gradients."""
 
-from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals
+from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals, sampling
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import EntropyAdaptiveHMC
-
+from tfp_adaptive.sampling import sample
 
 __all__ = [
     'EntropyAdaptiveHMC',
@@ -13,4 +13,6 @@ __all__ = [
     'optimizers',
     'preconditioners',
     'proposals',
+    'sample',
+    'sampling',
 ]

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 
 def shifts(x: tf.Tensor, count: int) -> tf.Tensor:
-    """x [n] -> [count, n] with rows x[i + j], zeros past the end."""
+    """X [n] -> [count, n] with rows x[i + j], zeros past the end."""
     return tf.stack([_shift_left(x, j) for j in range(count)])
 
 

@@ -25,7 +25,7 @@ def relative_gradient(pairs: Pairs) -> tf.Tensor:
 
 
 def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """factor (I + A), with exp on the diagonal of A so that the factor stays invertible.
+    """Factor (I + A), with exp on the diagonal of A so that the factor stays invertible.
 
     Args:
       factor: [D, D] lower triangular with positive diagonal.
@@ -43,7 +43,7 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
 
 
 def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """factor + tangent, its diagonal clipped to stay positive."""
+    """Factor + tangent, its diagonal clipped to stay positive."""
     moved = factor + tangent
     diagonal = tf.maximum(tf.linalg.diag_part(moved), charts.MIN_DIAGONAL)
     return tf.linalg.set_diag(moved, diagonal)

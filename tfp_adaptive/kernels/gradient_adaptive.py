@@ -2,7 +2,7 @@
 
 It minimises, over the preconditioner C and one stochastic gradient a step,
 
-    E = mean over chains of loss(Delta, q, q') - beta (log|det C| + log det(I + D) - gamma pen(|mu|))
+    E = mean_chains loss(Delta, q, q') - beta (log|det C| + log det(I + D) - gamma pen(|mu|))
 
 where loss is an objective, D the whitened Jacobian residual of the proposal and mu its largest
 eigenvalue; beta follows the acceptance rate and gamma the penalty. Everything in here is pure;

@@ -18,7 +18,7 @@ class AdamState(NamedTuple):
 
 
 def adam(
-    learning_rate: float | Callable = schedules.linear_decay(0.03),
+    learning_rate: float | Callable | None = None,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float = 1e-8,
@@ -27,8 +27,8 @@ def adam(
 
     Args:
       learning_rate: positive number, or a schedule (count, progress) -> rate. In relative
-        coordinates 0.03 means that a step changes the proposal by about 3 %. Default: 0.03,
-        falling linearly to 0 at the end of adaptation.
+        coordinates 0.03 means that a step changes the proposal by about 3 %. Default `None`:
+        `linear_decay(0.03)`, which falls to 0 at the end of adaptation.
       beta_1: decay of the first moment, in [0, 1).
       beta_2: decay of the second moment, in [0, 1).
       epsilon: added to the root of the uncorrected second moment.
@@ -47,6 +47,8 @@ def adam(
             raise ValueError(f'`{name}` must lie in [0, 1); got {value}.')
     if epsilon <= 0:
         raise ValueError(f'`epsilon` must be positive; got {epsilon}.')
+    if learning_rate is None:
+        learning_rate = schedules.linear_decay(0.03)
     if not callable(learning_rate):
         if learning_rate <= 0:
             raise ValueError(f'`learning_rate` must be positive; got {learning_rate}.')

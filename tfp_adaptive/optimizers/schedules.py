@@ -9,7 +9,7 @@ def constant(rate: float):
 
 
 def linear_decay(rate: float):
-    """`rate` at the start, falling linearly to 0 at `num_adaptation_steps`.
+    """Starts at `rate` and falls linearly to 0 at `num_adaptation_steps`.
 
     The noise that an optimizer leaves in the proposal is proportional to its final rates, so the
     proposal that is frozen is nearly noise-free.
@@ -18,5 +18,5 @@ def linear_decay(rate: float):
 
 
 def inverse_sqrt(rate: float, decay: float = 0.01):
-    """rate / sqrt(1 + decay * count): does not need to know when adaptation ends."""
+    """Falls as rate / sqrt(1 + decay * count); does not need to know when adaptation ends."""
     return lambda count, progress: rate * tf.math.rsqrt(1 + decay * count)

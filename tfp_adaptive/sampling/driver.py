@@ -1,0 +1,298 @@
+"""`sample`: from a log-density to draws and diagnostics in one call."""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.kernels import EntropyAdaptiveHMC, SamplerKernel
+from tfp_adaptive.sampling import programs
+from tfp_adaptive.sampling import progress as progress_reports
+from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
+from tfp_adaptive.sampling.results import find_field
+
+_SECONDS_PER_CHUNK = 0.25
+_CHUNK_BYTES = 2**24
+_MAX_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Wall seconds of a run, compilation apart."""
+
+    compile: float
+    warmup: float
+    sampling: float
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    """Everything a run leaves behind.
+
+    Attributes:
+      states: draws, NumPy arrays [num_results, *batch, *event] in the structure of the state.
+      trace: what `trace_fn` returned, stacked [num_results, ...].
+      warmup_trace: `typing.Info` of the warm-up, each field [num_warmup_steps]; `None` for kernels
+        that have none.
+      diagnostics: `Diagnostics`.
+      timings: `Timings`.
+      frozen_kernel: the kernel that made the draws, to go on with.
+      final_state: state after the last draw.
+      kernel_results: its kernel results.
+      warmup_kernel_results: kernel results at the end of warm-up, with everything learned.
+    """
+
+    states: Any
+    trace: Any
+    warmup_trace: Any
+    diagnostics: Diagnostics
+    timings: Timings
+    frozen_kernel: Any
+    final_state: Any
+    kernel_results: Any
+    warmup_kernel_results: Any
+
+
+def sample(
+    target_log_prob_fn: Callable,
+    num_results: int = 1000,
+    num_warmup_steps: int = 1000,
+    *,
+    initial_state: Any,
+    kernel: Any = None,
+    trace_fn: Callable | None = None,
+    seed: Any = None,
+    progress: bool = True,
+    jit_compile: bool = True,
+) -> SampleRun:
+    """Adapts, freezes, then draws.
+
+    Warm-up and sampling are two compiled programs; the second holds no adaptation code. Both run
+    in chunks of about a quarter of a second, between which the progress bar moves; the draws do
+    not depend on the chunks.
+
+    Args:
+      target_log_prob_fn: log-density, a callable of the state parts [*batch, *event] -> [*batch].
+      num_results: draws per chain.
+      num_warmup_steps: steps that adapt and are thrown away.
+      initial_state: structure of parts [*batch, *event]; the leading dimensions are the chains.
+        Ten chains from dispersed points are a good start; the proposal learns from all of them.
+      kernel: a `tfp.mcmc.TransitionKernel`, or a callable that makes one from
+        `target_log_prob_fn`. One with a method `frozen` is frozen after warm-up, any other goes on
+        as it is. Default `None`: `EntropyAdaptiveHMC` with two leapfrog steps.
+      trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw. Default `None`:
+        nothing but the draws.
+      seed: PRNG seed; see `tfp.random.sanitize_seed`. A pair of ints makes runs reproducible.
+      progress: whether to show progress: a bar in terminals and notebooks, else a line at most
+        every ten seconds.
+      jit_compile: whether to compile with XLA.
+
+    Returns:
+      A `SampleRun`.
+
+    Raises:
+      TypeError: if `target_log_prob_fn` is not callable or `kernel` makes no kernel.
+      ValueError: if a count is out of range, if the density or its gradient is not finite at
+        `initial_state`, or if `kernel` adapts for longer than the warm-up.
+
+    Example:
+      >>> run = tfpa.sample(
+      ...     target_log_prob_fn, num_results=100, num_warmup_steps=100, initial_state=state,
+      ...     seed=(0, 1), progress=False)
+      >>> run.states.shape
+      (100, 4, 3)
+    """
+    _check_count('num_results', num_results, least=1)
+    _check_count('num_warmup_steps', num_warmup_steps, least=0)
+    kernel = _make_kernel(kernel, target_log_prob_fn, num_warmup_steps)
+    warmup_seed, sampling_seed = tf.unstack(
+        tfp.random.split_seed(tfp.random.sanitize_seed(seed), 2)
+    )
+    state = tf.nest.map_structure(tf.convert_to_tensor, initial_state)
+    kernel_results = kernel.bootstrap_results(state)
+    batch_shape = _check_start(kernel_results)
+
+    has_info = isinstance(kernel, SamplerKernel)
+    warmup = _run_phase(
+        'warm-up',
+        kernel,
+        state,
+        kernel_results,
+        warmup_seed,
+        num_warmup_steps,
+        (lambda state, results: results.info) if has_info else (lambda state, results: ()),
+        progress,
+        jit_compile,
+    )
+    frozen_kernel, kernel_results = kernel, warmup.kernel_results
+    if hasattr(kernel, 'frozen'):
+        frozen_kernel = kernel.frozen(kernel_results)
+        kernel_results = frozen_kernel.bootstrap_results(warmup.state)
+    trace_fn = trace_fn or (lambda state, results: ())
+    draws = _run_phase(
+        'sampling',
+        frozen_kernel,
+        warmup.state,
+        kernel_results,
+        sampling_seed,
+        num_results,
+        lambda state, results: (state, trace_fn(state, results)),
+        progress,
+        jit_compile,
+    )
+    states, trace = draws.traced
+    return SampleRun(
+        states=states,
+        trace=trace,
+        warmup_trace=warmup.traced if has_info else None,
+        diagnostics=_diagnostics(states, batch_shape, warmup, draws, num_results),
+        timings=Timings(
+            warmup.compile_seconds + draws.compile_seconds, warmup.seconds, draws.seconds
+        ),
+        frozen_kernel=frozen_kernel,
+        final_state=draws.state,
+        kernel_results=draws.kernel_results,
+        warmup_kernel_results=warmup.kernel_results,
+    )
+
+
+@dataclass(frozen=True)
+class _Phase:
+    state: Any
+    kernel_results: Any
+    traced: Any
+    accept_prob: float
+    num_divergences: int
+    compile_seconds: float
+    seconds: float
+
+
+def _run_phase(
+    label, kernel, state, kernel_results, seed, num_steps, trace_fn, progress, jit_compile
+) -> _Phase:
+    """Advances `num_steps` steps in chunks, gathering what `trace_fn` keeps."""
+    row_bytes = sum(
+        x.dtype.size * int(np.prod(x.shape))
+        for x in tf.nest.flatten(trace_fn(state, kernel_results))
+    )
+    capacity = max(1, min(num_steps, _MAX_CHUNK, _CHUNK_BYTES // max(row_bytes, 1)))
+    advance = functools.partial(
+        programs.make_program(kernel, trace_fn, capacity, jit_compile=jit_compile), seed=seed
+    )
+    start = time.perf_counter()
+    # a call of no steps compiles the program and does nothing else
+    chunk = advance(state, kernel_results, first_step=tf.constant(0), num_steps=tf.constant(0))
+    traced = tf.nest.map_structure(
+        lambda x: np.empty([num_steps, *x.shape[1:]], x.dtype.as_numpy_dtype), chunk.traced
+    )
+    compiled = time.perf_counter()
+    done, num_divergences, accept_prob, chunk_steps = 0, 0, 0.0, 1
+    with progress_reports.reporter(label, num_steps, progress) as report:
+        while done < num_steps:
+            steps = min(chunk_steps, capacity, num_steps - done)
+            before = time.perf_counter()
+            chunk = advance(
+                state, kernel_results, first_step=tf.constant(done), num_steps=tf.constant(steps)
+            )
+            state, kernel_results = chunk.state, chunk.kernel_results
+            for kept, rows in zip(
+                tf.nest.flatten(traced), tf.nest.flatten(chunk.traced), strict=True
+            ):
+                kept[done : done + steps] = rows[:steps].numpy()
+            accept_prob += float(chunk.statistics.accept_prob)
+            num_divergences += int(chunk.statistics.num_divergences)
+            done += steps
+            seconds = time.perf_counter() - before
+            # at most ten times the last chunk: its time may have been mostly overhead
+            chunk_steps = int(max(1, min(10 * steps, steps * _SECONDS_PER_CHUNK / seconds)))
+            report(steps, {'acceptance': float(chunk.statistics.accept_prob) / steps})
+    finished = time.perf_counter()
+    return _Phase(
+        state=state,
+        kernel_results=kernel_results,
+        traced=traced,
+        accept_prob=accept_prob / max(num_steps, 1),
+        num_divergences=num_divergences,
+        compile_seconds=compiled - start,
+        seconds=finished - compiled,
+    )
+
+
+def _diagnostics(states, batch_shape, warmup, draws, num_results) -> Diagnostics:
+    ess, ess_of_squares, rhat = diagnose(states, len(batch_shape))
+    has_ratio = find_field(draws.kernel_results, 'log_accept_ratio') is not None
+    warmup_info = find_field(warmup.kernel_results, 'info')
+    info = find_field(draws.kernel_results, 'info')
+
+    def count(info, name):
+        figure = getattr(info, name, ())
+        return None if isinstance(figure, tuple) else int(figure)
+
+    return Diagnostics(
+        ess=ess,
+        ess_of_squares=ess_of_squares,
+        rhat=rhat,
+        accept_prob=draws.accept_prob if has_ratio else None,
+        num_divergences=draws.num_divergences if has_ratio else None,
+        num_warmup_gradients=count(warmup_info, 'num_gradients'),
+        num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
+        num_sampling_gradients=count(info, 'num_gradients'),
+    )
+
+
+def _make_kernel(kernel, target_log_prob_fn, num_warmup_steps):
+    if not callable(target_log_prob_fn):
+        raise TypeError(
+            '`target_log_prob_fn` must be a callable that maps state parts to log-densities; '
+            f'got {type(target_log_prob_fn).__name__}.'
+        )
+    if kernel is None:
+        kernel = EntropyAdaptiveHMC(target_log_prob_fn, 2, num_warmup_steps)
+    elif not isinstance(kernel, tfp.mcmc.TransitionKernel):
+        if not callable(kernel):
+            raise TypeError(
+                '`kernel` must be a tfp.mcmc.TransitionKernel or a callable that makes one from '
+                f'`target_log_prob_fn`; got {type(kernel).__name__}.'
+            )
+        kernel = kernel(target_log_prob_fn)
+        if not isinstance(kernel, tfp.mcmc.TransitionKernel):
+            raise TypeError(
+                'the callable `kernel` must return a tfp.mcmc.TransitionKernel; '
+                f'got {type(kernel).__name__}.'
+            )
+    if isinstance(kernel, SamplerKernel) and kernel.num_adaptation_steps > num_warmup_steps:
+        raise ValueError(
+            f'`kernel` adapts for {kernel.num_adaptation_steps} steps but `num_warmup_steps` is '
+            f'{num_warmup_steps}; give it at most num_adaptation_steps={num_warmup_steps}.'
+        )
+    return kernel
+
+
+def _check_count(name, value, least):
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f'`{name}` must be an int of at least {least}; got {value!r}.')
+
+
+def _check_start(kernel_results) -> tuple:
+    """The chain dimensions; refuses a start where the density or its gradient is not finite."""
+    log_prob = find_field(kernel_results, 'target_log_prob')
+    gradients = find_field(kernel_results, 'grads_target_log_prob')
+    if log_prob is None:
+        raise TypeError('`kernel` must report `target_log_prob` in its kernel results.')
+    is_finite = np.isfinite(log_prob.numpy())
+    for gradient in tf.nest.flatten(gradients) if gradients is not None else []:
+        per_chain = gradient.numpy().reshape([*is_finite.shape, -1])
+        is_finite &= np.isfinite(per_chain).all(axis=-1)
+    if not is_finite.all():
+        bad = np.argwhere(~np.atleast_1d(is_finite))
+        raise ValueError(
+            f'the log-density or its gradient is not finite at `initial_state` for {len(bad)} of '
+            f'{is_finite.size} chains, first for chain {tuple(bad[0].tolist())}: start inside the '
+            'support, where the density is finite and smooth.'
+        )
+    return is_finite.shape
