@@ -73,6 +73,9 @@ class Preconditioner(NamedTuple):
     """parameters -> tangent: gradient of log|det C| in local coordinates."""
     retract: Callable[[Any, Any], Any]
     """(parameters, tangent) -> parameters after the step; a zero tangent changes nothing."""
+    probe: Callable[[Tensor, Tensor], Tensor] = lambda signs, coin: signs
+    """(signs [C, D] of -1 and 1, coin [C] of 0 and 1) -> probe [C, D] with identity covariance:
+    a family that treats blocks of coordinates differently keeps their noises apart."""
 
 
 class Move(NamedTuple):
@@ -135,7 +138,8 @@ class Entropy(NamedTuple):
     draw: Callable[..., Any]
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
-    """(residual, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to D x."""
+    """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
+    D x, `probe_fn` is `Preconditioner.probe`."""
 
 
 class Optimizer(NamedTuple):

@@ -19,8 +19,8 @@ def log_det() -> Entropy:
         del seed
         return tf.zeros([num_chains, event_size], dtype)
 
-    def estimate(residual, noise, penalty_weight, is_adapting):
-        del residual, penalty_weight, is_adapting
+    def estimate(residual, probe_fn, noise, penalty_weight, is_adapting):
+        del residual, probe_fn, penalty_weight, is_adapting
         zeros = noise[:, 0]
         return EntropyEstimate(
             log_det=zeros,

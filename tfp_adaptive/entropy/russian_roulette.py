@@ -1,7 +1,7 @@
 """Unbiased gradients of log det(I + D) by a randomly truncated Neumann series.
 
-Notation: D = kappa F^T H F, symmetric [D, D], known only through products; eps a Rademacher
-probe; N the random truncation level.
+Notation: D = kappa F^T H F, symmetric [D, D], known only through products; eps a random
+probe with E[eps eps^T] = I; N the random truncation level.
 
     d log det(I + D) = tr((I + D)^{-1} dD) = E[ y^T dD eps ],
     y = sum_{k=0}^{N} (-1)^k / P(N >= k) eta_k,   eta_0 = eps,   eta_k = D eta_{k-1}
@@ -27,8 +27,10 @@ from tfp_adaptive.typing import Entropy, EntropyEstimate, Pairs, Tensor
 class RouletteNoise(NamedTuple):
     """The estimator's own noise; independent of the move's."""
 
-    probe: Tensor
+    signs: Tensor
     """[C, D] of -1 and 1."""
+    coin: Tensor
+    """[C] of 0 and 1; with the signs it makes the probe."""
     num_extra_terms: Tensor
     """Scalar int32, geometric: P(j or more) = 2^-j; shared by the chains."""
 
@@ -77,20 +79,24 @@ def russian_roulette(num_exact_terms: int = 3, penalty: SpectralPenalty | None =
     penalty = spectral_penalty() if penalty is None else penalty
 
     def draw(seed, num_chains, event_size, dtype):
-        probe_seed, level_seed = tf.unstack(tfp.random.split_seed(seed, 2))
-        signs = tf.random.stateless_uniform(
-            [num_chains, event_size], probe_seed, maxval=2, dtype=tf.int32
-        )
+        sign_seed, coin_seed, level_seed = tf.unstack(tfp.random.split_seed(seed, 3))
+        signs = _random_bits([num_chains, event_size], sign_seed, dtype)
+        coin = _random_bits([num_chains], coin_seed, dtype)
         uniform = tf.random.stateless_uniform([], level_seed, minval=2.0**-_MAX_EXTRA_TERMS)
         level = tf.cast(tf.floor(-tf.math.log(uniform) / tf.math.log(2.0)), tf.int32)
-        return RouletteNoise(tf.cast(2 * signs - 1, dtype), level)
+        return RouletteNoise(2 * signs - 1, coin, level)
 
-    def estimate(residual, noise, penalty_weight, is_adapting):
+    def estimate(residual, probe_fn, noise, penalty_weight, is_adapting):
+        probe = probe_fn(noise.signs, noise.coin)
         num_products = tf.where(is_adapting, num_exact_terms + noise.num_extra_terms + 1, 0)
-        series = _neumann_series(residual, noise.probe, num_exact_terms, num_products)
-        return _summarise(series, noise.probe, penalty, penalty_weight, num_products)
+        series = _neumann_series(residual, probe, num_exact_terms, num_products)
+        return _summarise(series, probe, penalty, penalty_weight, num_products)
 
     return Entropy(draw, estimate)
+
+
+def _random_bits(shape, seed, dtype):
+    return tf.cast(tf.random.stateless_uniform(shape, seed, maxval=2, dtype=tf.int32), dtype)
 
 
 def _neumann_series(residual, probe, num_exact_terms, num_products):

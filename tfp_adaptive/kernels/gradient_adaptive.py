@@ -119,7 +119,7 @@ def adaptive_sampler(
             return -proposal.curvature * factor.transpose(product)
 
         estimate = learner.entropy.estimate(
-            residual, noise.entropy, adaptation.penalty_weight, is_adapting
+            residual, preconditioner.probe, noise.entropy, adaptation.penalty_weight, is_adapting
         )
         is_used = is_finite & estimate.is_finite
         sums = _Sums(

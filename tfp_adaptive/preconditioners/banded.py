@@ -102,6 +102,20 @@ def banded(
         rest = tf.matmul(rest + tf.matmul(path, parameters.border), parameters.corner)
         return tf.concat([band_algebra.solve_transpose(parameters.band, path), rest], axis=-1)
 
+    def probe(signs, coin):
+        """Probes the path or the global coordinates, not both.
+
+        The border has n entries a column. Fed with a probe of everything, each would see the
+        noise of all the path; fed with a probe of the global coordinates alone it sees the
+        coupling it has to learn and hardly anything else.
+        """
+        if not border_size:
+            return signs
+        coin = coin[:, tf.newaxis]
+        n = signs.shape[-1] - border_size
+        weights = tf.concat([tf.repeat(coin, n, axis=1), tf.repeat(1 - coin, border_size, 1)], 1)
+        return tf.sqrt(2 * weights) * signs
+
     chart = charts.select(
         coordinates,
         relative=charts.Chart(_relative_gradient, _relative_log_det_gradient, _relative_update),
@@ -114,6 +128,7 @@ def banded(
         log_det=lambda parameters: (
             triangular.log_det(parameters.corner) - tf.reduce_sum(tf.math.log(parameters.band[0]))
         ),
+        probe=probe,
         **chart._asdict(),
     )
 
