@@ -47,19 +47,14 @@ def adam(
             raise ValueError(f'`{name}` must lie in [0, 1); got {value}.')
     if epsilon <= 0:
         raise ValueError(f'`epsilon` must be positive; got {epsilon}.')
-    if learning_rate is None:
-        learning_rate = schedules.linear_decay(0.03)
-    if not callable(learning_rate):
-        if learning_rate <= 0:
-            raise ValueError(f'`learning_rate` must be positive; got {learning_rate}.')
-        learning_rate = schedules.constant(learning_rate)
+    schedule = _as_schedule(learning_rate)
 
     def init(zeros):
         return AdamState(zeros, zeros, tf.constant(0))
 
     def update(gradient, state, progress):
         count = tf.cast(state.count, progress.dtype)
-        rate = learning_rate(count, progress)
+        rate = schedule(count, progress)
         correction = tf.sqrt(1 - beta_2 ** (count + 1)) / (1 - beta_1 ** (count + 1))
 
         def average(decay, old, new):
@@ -73,3 +68,13 @@ def adam(
         return step, AdamState(mean, square, state.count + 1)
 
     return Optimizer(init, update)
+
+
+def _as_schedule(learning_rate) -> Callable:
+    if learning_rate is None:
+        return schedules.linear_decay(0.03)
+    if callable(learning_rate):
+        return learning_rate
+    if learning_rate <= 0:
+        raise ValueError(f'`learning_rate` must be positive; got {learning_rate}.')
+    return schedules.constant(learning_rate)

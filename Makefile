@@ -1,0 +1,32 @@
+# Both set-up commands of the README, and what contributors run.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: run test slow lint format defaults clean
+
+run: $(VENV)/experiments
+	$(BIN)/python -m experiments run stochastic_volatility
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(VENV)/test
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+defaults: $(VENV)/experiments
+	$(BIN)/python -m experiments run defaults
+
+$(VENV)/%:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -e ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist results *.egg-info .mypy_cache .pytest_cache .ruff_cache
