@@ -50,7 +50,7 @@ _CONTRACTION = 0.99
 _MAX_EXTRA_TERMS = 24
 
 
-def russian_roulette(num_exact_terms: int = 3, penalty: SpectralPenalty | None = None) -> Entropy:
+def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None = None) -> Entropy:
     """Russian-roulette estimator of the entropy of an L-step leapfrog proposal, L > 1.
 
     Terms k <= `num_exact_terms` are always taken; each further one with probability 1/2 given the
@@ -72,7 +72,7 @@ def russian_roulette(num_exact_terms: int = 3, penalty: SpectralPenalty | None =
     Example:
       >>> kernel = tfpa.EntropyAdaptiveHMC(
       ...     target_log_prob_fn, num_leapfrog_steps=3, num_adaptation_steps=500,
-      ...     entropy=tfpa.entropy.russian_roulette(num_exact_terms=2))
+      ...     entropy=tfpa.entropy.russian_roulette(num_exact_terms=3))
     """
     if num_exact_terms < 0:
         raise ValueError(f'`num_exact_terms` must not be negative; got {num_exact_terms}.')

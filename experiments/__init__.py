@@ -1,0 +1,1 @@
+"""Experiments that show what each sampler is worth: `python -m experiments list`."""

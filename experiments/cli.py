@@ -1,0 +1,84 @@
+"""The command line: list | run NAME | report."""
+
+import argparse
+import pathlib
+import sys
+
+from experiments import config as configs
+from experiments.errors import ExperimentError
+
+_RESULTS = pathlib.Path('results')
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except ExperimentError as error:
+        print(f'error: {error}', file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog='python -m experiments', description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar='list | run | report')
+
+    command = commands.add_parser('list', help='show all experiments and their settings')
+    command.set_defaults(command=_list)
+
+    command = commands.add_parser('run', help='run one experiment')
+    command.add_argument('name', metavar='NAME', help='as shown by list')
+    command.add_argument(
+        '--set',
+        dest='assignments',
+        metavar='key=value',
+        nargs='+',
+        action='extend',
+        default=[],
+        help='override settings; lists are separated by commas',
+    )
+    _add_output(command)
+    command.add_argument('--no-progress', action='store_true', help='show no progress bars')
+    command.set_defaults(command=_run)
+
+    command = commands.add_parser('report', help='one page with the tables of all results')
+    _add_output(command)
+    command.set_defaults(command=_report)
+    return parser
+
+
+def _add_output(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        '--output',
+        metavar='DIR',
+        type=pathlib.Path,
+        default=_RESULTS,
+        help='folder of results (default: %(default)s)',
+    )
+
+
+def _list(options: argparse.Namespace) -> None:
+    del options
+    for name in configs.names():
+        config = configs.load(name)
+        values = {**config.target, **config.settings}
+        values.pop('name', None)
+        print(f'{name}\n    {config.description}')
+        print('    ' + ' '.join(f'{key}={value}' for key, value in values.items()))
+
+
+def _run(options: argparse.Namespace) -> None:
+    from experiments import runner, tables
+
+    config = configs.load(options.name, options.assignments)
+    record = runner.run(config, options.output, progress=not options.no_progress)
+    print('\n'.join(map(tables.to_markdown, record.tables)))
+    print(f'{record.seconds:.0f} s; written to {options.output / record.run_name}')
+
+
+def _report(options: argparse.Namespace) -> None:
+    from experiments import report
+
+    print(report.write(options.output))

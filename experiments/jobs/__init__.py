@@ -1,0 +1,15 @@
+"""What an experiment does: one function a module, from a configuration to an `Outcome`."""
+
+from experiments.jobs.comparison import comparison
+from experiments.jobs.defaults import defaults
+from experiments.jobs.outcome import Outcome
+from experiments.jobs.stochastic_volatility import stochastic_volatility
+
+__all__ = ['JOBS', 'Outcome']
+
+JOBS = {
+    'comparison': comparison,
+    'defaults': defaults,
+    'stochastic_volatility': stochastic_volatility,
+}
+"""name -> function (config, folder for figures, progress) -> `Outcome`."""

@@ -1,0 +1,31 @@
+"""Runs a configured experiment and leaves record, tables and figures in its folder."""
+
+import pathlib
+import time
+
+from experiments import records
+from experiments.config import Config
+from experiments.tables import to_markdown
+
+TABLES_FILE = 'tables.md'
+
+
+def run(config: Config, output: pathlib.Path, progress: bool) -> records.Record:
+    """Runs `config` and writes into `output`/run_name.
+
+    Args:
+      config: the experiment.
+      output: folder of all results.
+      progress: whether to show bars.
+    """
+    from experiments.jobs import JOBS
+
+    folder = output / config.run_name
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    outcome = JOBS[config.job](config, folder, progress)
+    seconds = time.perf_counter() - start
+    record = records.make(config, seconds, outcome.tables, outcome.runs, outcome.figures)
+    records.write(record, folder)
+    (folder / TABLES_FILE).write_text('\n'.join(map(to_markdown, record.tables)))
+    return record

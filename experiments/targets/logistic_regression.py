@@ -1,0 +1,53 @@
+"""Bayesian logistic regression on the data sets of the papers."""
+
+import numpy as np
+import tensorflow as tf
+
+from experiments import data as data_sets
+from experiments.targets.base import Target, normal_start
+
+
+def logistic_regression(data: str = 'german') -> Target:
+    """Weights q of standardised covariates and an intercept, prior N(0, I).
+
+    Args:
+      data: german, heart, pima, ripley, australian or caravan.
+
+    Raises:
+      experiments.data.DataError: if the data set cannot be had.
+    """
+    covariates, labels = data_sets.load(data)
+    design = design_matrix(covariates)
+    return Target(
+        name=data,
+        event_size=design.shape[1],
+        log_prob=make_log_prob(design, labels),
+        initial_state=normal_start(design.shape[1]),
+        provenance=f'{data}.mat of github.com/marcelah/entropy_adaptive_hmc, {len(labels)} rows',
+    )
+
+
+def design_matrix(covariates: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and population standard deviation 1, then a column of ones."""
+    standardised = (covariates - covariates.mean(axis=0)) / covariates.std(axis=0)
+    return np.column_stack([standardised, np.ones(len(covariates))])
+
+
+def make_log_prob(design: np.ndarray, labels: np.ndarray):
+    """Log N(q; 0, I) + sum_i log P(label_i | row_i . q), up to a constant.
+
+    Args:
+      design: [n, d].
+      labels: [n] in {0, 1}.
+
+    Returns:
+      A function of q [..., d] that is finite for any logit.
+    """
+    signed_design = ((2 * labels - 1)[:, np.newaxis] * design).T
+
+    def log_prob(q):
+        logits = tf.tensordot(q, tf.constant(signed_design, q.dtype), axes=1)
+        log_likelihood = tf.reduce_sum(tf.math.log_sigmoid(logits), axis=-1)
+        return log_likelihood - tf.reduce_sum(q**2, axis=-1) / 2
+
+    return log_prob

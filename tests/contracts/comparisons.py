@@ -1,0 +1,89 @@
+"""Comparisons of nests of tensors, and the pure step behind a kernel with injected noise."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import log_density, packing
+from tfp_adaptive.typing import ChainState
+
+
+def to_numpy(nest):
+    """A nest of tensors as a nest of NumPy arrays."""
+    return tf.nest.map_structure(np.asarray, nest)
+
+
+def assert_same_signature(actual, expected):
+    """Same structure and types of it, same dtypes and shapes, leaf by leaf."""
+    tf.nest.assert_same_structure(actual, expected)
+    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        assert tf.as_dtype(a.dtype) == tf.as_dtype(b.dtype)
+        assert tf.TensorShape(a.shape) == tf.TensorShape(b.shape)
+
+
+def assert_identical(actual, expected):
+    """Same structure and the same bits."""
+    tf.nest.assert_same_structure(actual, expected)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_array_equal(np.asarray(a), np.asarray(b)), actual, expected
+    )
+
+
+def assert_close(actual, expected, rtol):
+    """Same structure, and equal up to rounding relative to the largest entry of each leaf."""
+    tf.nest.assert_same_structure(actual, expected)
+
+    def check(a, b):
+        a, b = np.asarray(a), np.asarray(b)
+        size = np.max(np.abs(b[np.isfinite(b)]), initial=1e-3)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * size)
+
+    tf.nest.map_structure(check, actual, expected)
+
+
+def all_finite(nest):
+    """Whether every floating entry of a nest is finite."""
+    return all(
+        np.isfinite(leaf).all()
+        for leaf in tf.nest.flatten(to_numpy(nest))
+        if np.issubdtype(leaf.dtype, np.floating)
+    )
+
+
+def is_identical(a, b):
+    """Whether two nests hold the same bits."""
+    pairs = zip(tf.nest.flatten(to_numpy(a)), tf.nest.flatten(to_numpy(b)), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def packed(kernel, state):
+    """The kernel's target on [C, D] and the packed `ChainState` of a state structure."""
+    parts = packing.to_parts(state)
+    log_prob, grads = log_density.value_and_gradients(kernel.target_log_prob_fn, parts)
+    layout = packing.make_layout(parts, log_prob.shape)
+    density = log_density.packed_log_density(kernel.target_log_prob_fn, layout, parts)
+    return density, ChainState(
+        packing.pack(layout, parts), tf.reshape(log_prob, [-1]), packing.pack(layout, grads)
+    )
+
+
+def draw_noise(kernel, state, seed):
+    """The noise of one step, as the kernel draws it."""
+    _, chain_state = packed(kernel, state)
+    num_chains, event_size = chain_state.position.shape
+    return kernel._sampler.draw(
+        tf.constant(seed, tf.int32), num_chains, event_size, chain_state.position.dtype
+    )
+
+
+def pure_step(kernel, state, results, noise):
+    """(transition, adaptation, info) of the kernel's pure step with injected noise."""
+    density, chain_state = packed(kernel, state)
+    return kernel._sampler.step(
+        density,
+        chain_state,
+        results.adaptation,
+        results.info,
+        noise,
+        results.step_size,
+        results.step,
+    )

@@ -1,0 +1,135 @@
+"""What is learned: that it moves, that it stops, and that it survives a restart."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts.comparisons import (
+    all_finite,
+    assert_close,
+    assert_identical,
+    draw_noise,
+    is_identical,
+    pure_step,
+    to_numpy,
+)
+from tests.support import catalogue, targets
+from tests.support.catalogue import NUM_ADAPTATION_STEPS, every_kernel
+
+TARGET = targets.LIST
+
+
+def _start(program, seed):
+    state = TARGET.draw(seed, [8], 'float64')
+    return state, program.kernel.bootstrap_results(state)
+
+
+@every_kernel
+def test_adaptation_is_bitwise_constant_after_its_last_step(entry, seed):
+    program = catalogue.program(entry)
+    state, results = _start(program, seed)
+    n = NUM_ADAPTATION_STEPS
+    _, trace = program.run(state, results, [[seed, i] for i in range(n + 4)])
+    adaptations = [results.adaptation, *(step.adaptation for step in trace)]
+    for before, after in itertools.pairwise(adaptations[: n + 1]):
+        assert not is_identical(before.preconditioner, after.preconditioner)
+        assert not is_identical(before.optimizer, after.optimizer)
+    for later in adaptations[n + 1 :]:
+        assert_identical(later, adaptations[n])
+    assert int(trace[-1].step) == n + 4
+
+
+@every_kernel
+def test_no_adaptation_steps_learn_nothing(entry, seed):
+    kernel = entry.make(TARGET.log_prob, 0)
+    state = TARGET.draw(seed, [8])
+    bootstrapped = kernel.bootstrap_results(state)
+    _, results = kernel.one_step(state, bootstrapped, seed=[seed, 0])
+    assert_identical(results.adaptation, bootstrapped.adaptation)
+
+
+@every_kernel
+def test_a_run_resumed_from_disk_is_the_same_run(entry, seed):
+    """The restart is in the middle of adaptation, where there is most to lose."""
+    program = catalogue.program(entry)
+    state, results = _start(program, seed)
+    seeds = [[seed, i] for i in range(NUM_ADAPTATION_STEPS + 2)]
+    half = len(seeds) // 2
+    whole_states, whole_trace = program.run(state, results, seeds)
+    states, trace = program.run(state, results, seeds[:half])
+    saved = pickle.dumps(to_numpy((states[-1], trace[-1])))
+    state, results = tf.nest.map_structure(tf.constant, pickle.loads(saved))
+    states, trace = program.run(state, results, seeds[half:])
+    assert_identical(states[-1], whole_states[-1])
+    assert_identical(trace[-1], whole_trace[-1])
+
+
+@every_kernel
+def test_a_step_replays_from_its_recorded_seed(entry, seed):
+    program = catalogue.program(entry)
+    state, results = _start(program, seed)
+    states, trace = program.run(state, results, [[seed, i] for i in range(4)])
+    replayed = program.step(states[2], trace[2], seed=trace[3].seed)
+    assert_identical(replayed, (states[3], trace[3]))
+
+
+@every_kernel
+def test_frozen_takes_the_steps_of_the_adapted_kernel(entry, seed):
+    """With the same noise: freezing removes code, it changes no chain."""
+    learned = catalogue.learned(entry, TARGET, seed)
+    state, frozen = learned.state, learned.frozen
+    noise = draw_noise(learned.kernel, state, [seed, 0])
+    adaptive, adaptation, _ = pure_step(learned.kernel, state, learned.results, noise)
+    assert_identical(adaptation, learned.results.adaptation)
+    stripped = noise._replace(entropy=())
+    results = frozen.bootstrap_results(state)
+    transition, adaptation, _ = pure_step(frozen, state, results, stripped)
+    assert_close(transition, adaptive, rtol=1e-4)
+    assert_identical(adaptation.preconditioner, learned.results.adaptation.preconditioner)
+
+
+def _mean_accept_prob(kernel, state, seed):
+    """Per chain, over 50 frozen steps."""
+    results, total = kernel.bootstrap_results(state), 0.0
+    step = tf.function(kernel.one_step)
+    for i in range(50):
+        state, results = step(state, results, seed=tf.constant([seed, i]))
+        total += np.exp(np.minimum(results.log_accept_ratio, 0))
+    return total / 50
+
+
+@every_kernel
+def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
+    """One of four chains starts where the density is NaN and can never leave."""
+    target = targets.NAN_REGION
+    state = tf.tensor_scatter_nd_update(
+        target.draw(seed, [4]), [[0]], tf.constant([[9.0, 0, 0, 0]])
+    )
+    kernel = entry.make(target.log_prob, 400, step_size=0.1)
+    bootstrapped = kernel.bootstrap_results(state)
+    end, results = catalogue.sample(kernel, state, 400, [seed, 0])
+    np.testing.assert_array_equal(end[0], state[0])
+    assert all_finite(results.adaptation)
+    assert not is_identical(
+        results.adaptation.preconditioner, bootstrapped.adaptation.preconditioner
+    )
+    assert int(results.info.num_nonfinite) >= 400
+    accept_prob = _mean_accept_prob(kernel.frozen(results), end, seed)
+    assert accept_prob[0] == 0
+    assert 0.4 < np.mean(accept_prob[1:]) < 0.95
+
+
+@every_kernel
+@pytest.mark.parametrize('step_size', [100.0, 0.01])
+def test_a_bad_first_scale_is_forgotten(entry, step_size, seed):
+    """A hundred times too large (every move rejected for long) or too small."""
+    target = targets.LIST
+    kernel = entry.make(target.log_prob, 800, step_size=step_size)
+    state = target.draw(seed, [16])
+    _, first = kernel.one_step(state, kernel.bootstrap_results(state), seed=[seed, 9])
+    assert float(first.info.accept_prob) < 0.01 or float(first.info.accept_prob) > 0.99
+    state, results = catalogue.sample(kernel, state, 800, [seed, 0])
+    assert 0.4 < np.mean(_mean_accept_prob(kernel.frozen(results), state, seed)) < 0.9

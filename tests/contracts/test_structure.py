@@ -1,0 +1,76 @@
+"""States and kernel results keep their structure, shapes and dtypes."""
+
+import pytest
+import tensorflow as tf
+
+from tests.contracts.comparisons import all_finite, assert_same_signature
+from tests.support import targets
+from tests.support.catalogue import every_kernel
+
+
+def _check_step(kernel, state, batch_shape, seed):
+    bootstrapped = kernel.bootstrap_results(state)
+    new_state, results = kernel.one_step(state, bootstrapped, seed=[seed, 0])
+    assert_same_signature(new_state, state)
+    assert_same_signature(results, bootstrapped)
+    assert_same_signature(results.proposed_state, state)
+    assert results.target_log_prob.shape == batch_shape
+    assert results.is_accepted.shape == batch_shape
+    assert all_finite([new_state, results])
+    assert int(results.step) == 1
+    return results
+
+
+@every_kernel
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('batch_shape', [(), (3,), (2, 3)], ids=str)
+def test_step_keeps_shapes_and_dtypes(entry, batch_shape, dtype, seed):
+    state = targets.NAMEDTUPLE.draw(seed, batch_shape, dtype)
+    kernel = entry.make(targets.NAMEDTUPLE.log_prob, 5)
+    results = _check_step(kernel, state, batch_shape, seed)
+    assert results.target_log_prob.dtype == dtype
+    _check_step(kernel.frozen(results), state, batch_shape, seed)
+
+
+@every_kernel
+@pytest.mark.parametrize(
+    'target', [targets.SKEWED, targets.LIST, targets.TUPLE], ids=lambda target: target.name
+)
+def test_step_keeps_the_state_structure(entry, target, seed):
+    kernel = entry.make(target.log_prob, 5)
+    _check_step(kernel, target.draw(seed, [3]), (3,), seed)
+
+
+@every_kernel
+@pytest.mark.parametrize('batch_shape', [[None], [2, None]], ids=str)
+def test_chain_dimensions_may_be_dynamic(entry, batch_shape, seed):
+    kernel = entry.make(targets.LIST.log_prob, 5)
+    spec = [tf.TensorSpec([*batch_shape, 3]), tf.TensorSpec([*batch_shape, 2, 2])]
+    traced = {}
+
+    @tf.function(input_signature=[spec])
+    def step(state):
+        bootstrapped = kernel.bootstrap_results(state)
+        new_state, results = kernel.one_step(state, bootstrapped, seed=[seed, 0])
+        traced.update(state=new_state, bootstrapped=bootstrapped, results=results)
+        return new_state, results
+
+    for num_chains in (1, 5):
+        shape = [num_chains if size is None else size for size in batch_shape]
+        new_state, results = step(targets.LIST.draw(seed, shape))
+        assert [part.shape.as_list() for part in new_state] == [[*shape, 3], [*shape, 2, 2]]
+        assert results.target_log_prob.shape == shape
+    assert [part.shape.as_list() for part in traced['state']] == [part.shape for part in spec]
+    for after, before in zip(
+        tf.nest.flatten(traced['results']), tf.nest.flatten(traced['bootstrapped']), strict=True
+    ):
+        assert after.shape.as_list() == before.shape.as_list()
+
+
+@every_kernel
+def test_step_size_may_differ_between_chains(entry, seed):
+    state = targets.LIST.draw(seed, [3])
+    kernel = entry.make(targets.LIST.log_prob, 5, step_size=[0.0, 0.5, 1.0])
+    results = _check_step(kernel, state, (3,), seed)
+    assert float(results.log_accept_ratio[0]) == 0  # a step of size zero goes nowhere
+    assert float(results.log_accept_ratio[1]) != 0

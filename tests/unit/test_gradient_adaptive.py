@@ -1,0 +1,292 @@
+"""kernels.gradient_adaptive: one whole step against the formulas of the paper in NumPy."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support import twins
+from tests.unit import problems
+from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals
+from tfp_adaptive.entropy.russian_roulette import RouletteNoise
+from tfp_adaptive.kernels import energy_gradients, gradient_adaptive
+from tfp_adaptive.typing import Optimizer
+
+SIZE, CHAINS, NUM_STEPS = 4, 6, 3
+NUM_EXACT, NUM_EXTRA = 2, 1
+STEP_SIZE = 0.5
+WELL = problems.QuarticWell(SIZE)
+BETA, GAMMA = 0.8, 1e4
+
+
+def tell_gradient() -> Optimizer:
+    """An optimizer that takes no step and leaves the gradient it was given in its state."""
+    return Optimizer(
+        init=lambda zeros: zeros,
+        update=lambda gradient, state, progress: (
+            tf.nest.map_structure(tf.zeros_like, gradient),
+            gradient,
+        ),
+    )
+
+
+def sampler_of(optimizer=None, num_adaptation_steps=10, pool_fn=lambda sums: sums, penalty=None):
+    proposal, preconditioner = proposals.leapfrog(NUM_STEPS), preconditioners.cholesky()
+    learner = gradient_adaptive.Learner(
+        entropy=entropy.russian_roulette(NUM_EXACT, penalty),
+        optimizer=optimizer or tell_gradient(),
+        entropy_weight=optimizers.acceptance_controller(0.67, initial=BETA),
+        penalty_weight=optimizers.penalty_controller(initial=GAMMA),
+        num_adaptation_steps=num_adaptation_steps,
+        pool_fn=pool_fn,
+    )
+    move = energy_gradients.fast(proposal, preconditioner, objectives.generalized_speed())
+    return gradient_adaptive.adaptive_sampler(proposal, preconditioner, move, learner)
+
+
+class Setting(NamedTuple):
+    """Everything a step takes."""
+
+    target: object
+    state: object
+    adaptation: object
+    noise: object
+
+    def rows(self, rows):
+        """Some of the chains."""
+
+        def take(x):
+            return x if x.shape.rank == 0 else tf.gather(x, rows)
+
+        state = tf.nest.map_structure(take, self.state)
+        noise = tf.nest.map_structure(take, self.noise)
+        target = problems.packed(WELL.log_prob, state.position)
+        return Setting(target, state, self.adaptation, noise)
+
+
+@pytest.fixture
+def setting(rng):
+    position, velocity = rng.normal(size=[2, CHAINS, SIZE])
+    target = problems.packed(WELL.log_prob, position)
+    state = problems.state_at(target, position)
+    adaptation = gradient_adaptive.Adaptation(
+        preconditioner=tf.constant(problems.random_factor(rng, SIZE, scale=1.0)),
+        optimizer=tf.zeros([SIZE, SIZE], tf.float64),
+        entropy_weight=tf.constant(BETA, tf.float64),
+        penalty_weight=tf.constant(GAMMA, tf.float64),
+    )
+    noise = gradient_adaptive.Noise(
+        move=tf.constant(velocity),
+        entropy=RouletteNoise(
+            tf.constant(rng.choice([-1.0, 1.0], size=[CHAINS, SIZE])),
+            tf.constant(rng.choice([0.0, 1.0], size=[CHAINS])),
+            tf.constant(NUM_EXTRA),
+        ),
+        log_uniform=tf.constant(np.log(rng.uniform(size=[CHAINS]))),
+    )
+    return Setting(target, state, adaptation, noise)
+
+
+def step(sampler, setting, index=0):
+    return sampler.step(
+        setting.target,
+        setting.state,
+        setting.adaptation,
+        sampler.init_info(tf.float64),
+        setting.noise,
+        tf.constant(STEP_SIZE, tf.float64),
+        tf.constant(index),
+    )
+
+
+def expected_gradient(setting, threshold):
+    """grad_A E of the paper, chain by chain, in NumPy; and what else the step should report."""
+    matrix = setting.adaptation.preconditioner.numpy()
+    factor = STEP_SIZE * matrix
+    mass = np.linalg.inv(matrix @ matrix.T)
+    total = np.zeros([SIZE, SIZE])
+    accept_probs, penalties, radii = [], [], []
+    for c in range(CHAINS):
+        v0 = setting.noise.move[c].numpy()
+        trajectory = twins.leapfrog(
+            WELL.potential,
+            WELL.gradient,
+            setting.state.position[c].numpy(),
+            np.linalg.solve(matrix.T, v0),
+            mass,
+            STEP_SIZE,
+            NUM_STEPS,
+        )
+        gamma = [factor.T @ WELL.gradient(q) for q in trajectory.positions]
+        w = NUM_STEPS / 2 * gamma[0] + sum((NUM_STEPS - i) * gamma[i] for i in range(1, NUM_STEPS))
+        r, v1 = NUM_STEPS * v0 - w, matrix.T @ trajectory.momentum
+        energy = np.outer(gamma[-1], r) - np.outer(w, gamma[-1]) - np.outer(v0 - v1, v1)
+        hessian = WELL.hessian(trajectory.positions[NUM_STEPS // 2])
+        residual = twins.residual_matrix(hessian, factor, NUM_STEPS)
+        probe = setting.noise.entropy.signs[c].numpy()
+        series = twins.roulette(residual, probe, NUM_EXACT, NUM_EXTRA)
+        y = series.weights @ series.terms
+        surrogate = np.outer(residual @ probe, y) + np.outer(residual @ y, probe)
+        b = series.terms[-1] / np.linalg.norm(series.terms[-1])
+        mu = series.eigenvalue
+        slope = twins.central_difference(lambda x: twins.penalty(x, threshold), abs(mu))
+        spectral = GAMMA * slope * np.sign(mu) * 2 * np.outer(residual @ b, b)
+        total += (trajectory.energy_change > 0) * energy
+        total -= BETA * (np.eye(SIZE) + surrogate - spectral)
+        accept_probs.append(min(1, np.exp(-trajectory.energy_change)))
+        penalties.append(twins.penalty(abs(mu), threshold))
+        radii.append(abs(mu))
+    return np.tril(total) / CHAINS, np.mean(accept_probs), np.mean(penalties), max(radii)
+
+
+def test_one_step_is_the_papers(setting):
+    """Gradient, both controllers and what is reported, against Algorithm 1 in NumPy."""
+    threshold = 0.95
+    penalty = entropy.spectral_penalty(threshold)
+    sampler = sampler_of(penalty=penalty)
+    _, adaptation, info = step(sampler, setting)
+    gradient, accept_prob, mean_penalty, radius = expected_gradient(setting, threshold)
+    # clipped at ten, in units of max(1, beta)
+    np.testing.assert_allclose(
+        adaptation.optimizer, np.clip(gradient, -10, 10), rtol=1e-7, atol=1e-9
+    )
+    np.testing.assert_allclose(info.accept_prob, accept_prob, rtol=1e-12)
+    np.testing.assert_allclose(info.spectral_radius, radius, rtol=1e-12)
+    beta = BETA * (1 + 0.1 * (accept_prob - 0.67))
+    np.testing.assert_allclose(adaptation.entropy_weight, beta, rtol=1e-12)
+    np.testing.assert_allclose(adaptation.penalty_weight, GAMMA + 0.1 * mean_penalty, rtol=1e-12)
+    assert info.num_gradients == 2 + NUM_STEPS
+    assert info.num_hessian_vector_products == NUM_EXACT + NUM_EXTRA + 1
+
+
+@pytest.mark.parametrize('scale', [0.5, 1.0])
+def test_without_penalty_nothing_is_clipped(scale, setting):
+    """Small proposals: the whole gradient is compared, and so it is with the penalty off."""
+    adaptation = setting.adaptation._replace(
+        preconditioner=0.5 * scale * setting.adaptation.preconditioner
+    )
+    setting = setting._replace(adaptation=adaptation)
+    _, after, _ = step(sampler_of(), setting)
+    gradient, *_ = expected_gradient(setting, threshold=0.75)
+    assert 0.1 < abs(gradient).max() < 10
+    np.testing.assert_allclose(after.optimizer, gradient, rtol=1e-7, atol=1e-9)
+
+
+def test_optimizer_step_moves_the_preconditioner(setting):
+    """C <- C (I + A) with the optimizer's own A."""
+    tangent = tf.constant(np.tril(np.full([SIZE, SIZE], 0.01)))
+    fixed = Optimizer(lambda zeros: zeros, lambda gradient, state, progress: (tangent, state))
+    _, adaptation, _ = step(sampler_of(fixed), setting)
+    change = tangent.numpy() + np.diag(np.exp(np.diag(tangent)) - np.diag(tangent))
+    expected = setting.adaptation.preconditioner.numpy() @ change
+    np.testing.assert_allclose(adaptation.preconditioner, expected, rtol=1e-12)
+
+
+def test_progress_runs_from_zero_to_one(setting):
+    tell_progress = Optimizer(
+        lambda zeros: zeros,
+        lambda gradient, state, progress: (tf.zeros_like(state), tf.fill([4, 4], progress)),
+    )
+    for index, expected in ((0, 0.0), (5, 0.5), (9, 0.9)):
+        _, adaptation, _ = step(sampler_of(tell_progress), setting, index)
+        np.testing.assert_allclose(adaptation.optimizer, expected)
+
+
+@pytest.mark.parametrize('index', [10, 11, 1000])
+def test_nothing_is_learned_after_the_last_step(index, setting):
+    _, adaptation, info = step(sampler_of(), setting, index)
+    for after, before in zip(
+        tf.nest.flatten(adaptation), tf.nest.flatten(setting.adaptation), strict=True
+    ):
+        np.testing.assert_array_equal(after, before)
+    assert info.num_hessian_vector_products == 0
+
+
+def test_pooling_two_halves_is_the_whole(setting):
+    """`pool_fn` adds up what two processes saw: both then learn what one would have."""
+    _, whole, whole_info = step(sampler_of(), setting)
+    halves = [setting.rows([0, 1]), setting.rows([2, 3, 4, 5])]
+    sums = []
+
+    def record(tensors):
+        sums.append(tensors)
+        return tensors
+
+    for half in halves:
+        step(sampler_of(pool_fn=record), half)
+    assert len(sums) == 2, 'one pooled reduction a step'
+    pooled = [a + b for a, b in zip(*sums, strict=True)]
+    for half in halves:
+        _, adaptation, info = step(sampler_of(pool_fn=lambda tensors: pooled), half)
+        for after, expected in zip(
+            tf.nest.flatten(adaptation), tf.nest.flatten(whole), strict=True
+        ):
+            np.testing.assert_allclose(after, expected, rtol=1e-12)
+        np.testing.assert_allclose(info.accept_prob, whole_info.accept_prob, rtol=1e-12)
+
+
+def test_a_lost_chain_is_left_out_of_the_mean(setting):
+    """The others learn as if it were not there; it counts as a rejection."""
+    keep = [0, 1, 2, 4, 5]
+    velocity = setting.noise.move.numpy()
+    velocity[3] = 1e200
+    lost = setting._replace(noise=setting.noise._replace(move=tf.constant(velocity)))
+    transition, adaptation, info = step(sampler_of(), lost)
+    _, others, others_info = step(sampler_of(), setting.rows(keep))
+    np.testing.assert_allclose(adaptation.optimizer, others.optimizer, rtol=1e-9, atol=1e-12)
+    assert not transition.is_accepted[3]
+    assert info.num_nonfinite == 1
+    np.testing.assert_allclose(
+        info.accept_prob, others_info.accept_prob * len(keep) / CHAINS, rtol=1e-12
+    )
+
+
+def test_nothing_is_learned_from_nothing(setting):
+    """All chains lost: the preconditioner stays, the entropy weight falls."""
+    noise = setting.noise._replace(move=tf.fill([CHAINS, SIZE], tf.constant(1e200, tf.float64)))
+    _, adaptation, info = step(sampler_of(optimizers.adam(), 10), _with_adam(setting, noise))
+    np.testing.assert_array_equal(adaptation.preconditioner, setting.adaptation.preconditioner)
+    assert adaptation.optimizer.count == 0
+    assert adaptation.entropy_weight < BETA
+    assert info.num_nonfinite == CHAINS
+
+
+def _with_adam(setting, noise):
+    moments = optimizers.adam().init(setting.adaptation.optimizer)
+    return setting._replace(adaptation=setting.adaptation._replace(optimizer=moments), noise=noise)
+
+
+def test_frozen_makes_the_same_move(setting):
+    """The frozen sampler proposes and accepts as the adaptive one, and spends L gradients."""
+    adaptive, _, adaptive_info = step(sampler_of(), setting)
+    sampler = gradient_adaptive.frozen_sampler(
+        proposals.leapfrog(NUM_STEPS),
+        preconditioners.cholesky(),
+        setting.adaptation.preconditioner,
+    )
+    target, calls = problems.counting(setting.target)
+    adaptation = sampler.init(target, setting.state)
+    frozen, after, info = step(sampler, setting._replace(target=target, adaptation=adaptation))
+    for a, e in zip(tf.nest.flatten(frozen), tf.nest.flatten(adaptive), strict=True):
+        np.testing.assert_array_equal(a, e)
+    np.testing.assert_array_equal(after.preconditioner, setting.adaptation.preconditioner)
+    assert len(calls) == NUM_STEPS
+    assert info.num_gradients == 1 + NUM_STEPS
+    np.testing.assert_array_equal(info.accept_prob, adaptive_info.accept_prob)
+
+
+def test_sub_seeds_are_independent(stateless_seed):
+    """Velocity, probe and acceptance share no stream: products average out, 4 standard errors."""
+    num = 20_000
+    noise = sampler_of().draw(stateless_seed(), num, 1, tf.float64)
+    columns = [
+        noise.move[:, 0],
+        noise.entropy.signs[:, 0],
+        2 * noise.entropy.coin - 1,
+        -1 - noise.log_uniform,
+    ]
+    for i, a in enumerate(columns):
+        for b in columns[:i]:
+            product = (a * b).numpy()
+            assert abs(product.mean()) < 4 * product.std() / np.sqrt(num)

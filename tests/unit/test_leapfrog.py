@@ -1,0 +1,147 @@
+"""proposals.leapfrog against the textbook loop with momenta and a dense mass matrix."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support import twins
+from tests.unit import problems
+from tfp_adaptive import proposals
+
+SIZE, CHAINS = 4, 3
+LENGTHS = [1, 2, 3, 5, 7]
+STEP_SIZE = 0.4
+WELL = problems.QuarticWell(SIZE)
+
+
+@pytest.fixture
+def setting(rng):
+    """A target, a factor F = h C, a state and noise."""
+    position, noise = rng.normal(size=[2, CHAINS, SIZE])
+    matrix = problems.random_factor(rng, SIZE, scale=1.0)
+    target = problems.packed(WELL.log_prob, position)
+    return target, matrix, problems.state_at(target, position), tf.constant(noise)
+
+
+def propose(num_steps, setting):
+    target, matrix, state, noise = setting
+    factor = problems.linear_map(STEP_SIZE * matrix)
+    return proposals.leapfrog(num_steps).propose(target, factor, state, noise)
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
+def test_matches_the_textbook(num_steps, setting):
+    _, matrix, state, noise = setting
+    move = propose(num_steps, setting)
+    mass = np.linalg.inv(matrix @ matrix.T)
+    for c in range(CHAINS):
+        position = state.position[c].numpy()
+        momentum = np.linalg.solve(matrix.T, noise[c])
+        expected = twins.leapfrog(
+            WELL.potential, WELL.gradient, position, momentum, mass, STEP_SIZE, num_steps
+        )
+        end = expected.positions[-1]
+        np.testing.assert_allclose(move.proposed.position[c], end, atol=1e-12)
+        np.testing.assert_allclose(move.proposed.log_prob[c], -WELL.potential(end), atol=1e-12)
+        np.testing.assert_allclose(move.proposed.score[c], -WELL.gradient(end), atol=1e-12)
+        np.testing.assert_allclose(move.energy_change[c], expected.energy_change, atol=1e-12)
+        np.testing.assert_allclose(move.midpoint[c], expected.positions[num_steps // 2], atol=1e-12)
+        velocity = matrix.T @ expected.momentum
+        np.testing.assert_allclose(move.trajectory.end_velocity[c], velocity, atol=1e-12)
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
+def test_reversible(num_steps, setting):
+    """The same moves with the end velocity turned round lead back, with the opposite energy."""
+    target, matrix, state, _ = setting
+    there = propose(num_steps, setting)
+    back = propose(num_steps, (target, matrix, there.proposed, -there.trajectory.end_velocity))
+    np.testing.assert_allclose(back.proposed.position, state.position, atol=1e-11)
+    np.testing.assert_allclose(back.energy_change, -there.energy_change, atol=1e-11)
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
+def test_whitened_jump(num_steps, setting):
+    """F^-1 (q_L - q_0) = L v_0 - w: the identity that spares every solve with F."""
+    _, matrix, state, noise = setting
+    move = propose(num_steps, setting)
+    jump = (move.proposed.position - state.position).numpy()
+    whitened = np.linalg.solve(STEP_SIZE * matrix, jump.T).T
+    identity = num_steps * noise - move.trajectory.weighted_gradients
+    np.testing.assert_allclose(whitened, identity, atol=1e-11)
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
+def test_evaluates_the_target_exactly_once_a_step(num_steps, setting):
+    target, matrix, state, noise = setting
+    counted, calls = problems.counting(target)
+    propose(num_steps, (counted, matrix, state, noise))
+    assert len(calls) == num_steps
+    assert proposals.leapfrog(num_steps).num_gradients == num_steps
+
+
+def test_xla_runs_the_long_loop(setting):
+    """L = 7 is a loop, shorter ones are unrolled; noise is injected, so only rounding differs."""
+    compiled = tf.function(lambda: propose(7, setting), jit_compile=True)()
+    for a, e in zip(tf.nest.flatten(compiled), tf.nest.flatten(propose(7, setting)), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-12)
+
+
+def test_volume_is_preserved(setting):
+    """|det d(q_L, v_L)/d(q_0, v_0)| = 1, for one chain and L = 3, by finite differences."""
+    _, matrix, state, noise = setting
+    factor = problems.linear_map(STEP_SIZE * matrix)
+
+    def flow(phase):
+        position = tf.constant(phase[np.newaxis, :SIZE])
+        target = problems.packed(WELL.log_prob, position)
+        move = proposals.leapfrog(3).propose(
+            target, factor, problems.state_at(target, position), phase[np.newaxis, SIZE:]
+        )
+        return np.concatenate([move.proposed.position[0], move.trajectory.end_velocity[0]])
+
+    phase = np.concatenate([state.position[0], noise[0]])
+    spacing = 1e-5
+    columns = [
+        (flow(phase + spacing * unit) - flow(phase - spacing * unit)) / (2 * spacing)
+        for unit in np.eye(2 * SIZE)
+    ]
+    np.testing.assert_allclose(np.linalg.det(np.transpose(columns)), 1, atol=1e-7)
+
+
+def test_curvature_is_the_jacobian_residual(rng):
+    """On a Gaussian dq_L/dv_0 = L F (I + D + O(F^4)): halving F divides the misfit by 16."""
+    num_steps = 3
+    precision = WELL.precision
+    position = rng.normal(size=[SIZE, SIZE])
+    target = problems.packed(
+        lambda q: -tf.reduce_sum(q * tf.linalg.matvec(precision, q), axis=-1) / 2, position
+    )
+    state = problems.state_at(target, np.zeros([SIZE, SIZE]))
+    matrix = problems.random_factor(rng, SIZE, scale=0.2)
+    proposal = proposals.leapfrog(num_steps)
+    misfits = []
+    for step_size in (1.0, 0.5):
+        factor = step_size * matrix
+        unit_velocities = tf.eye(SIZE, dtype=tf.float64)
+        move = proposal.propose(target, problems.linear_map(factor), state, unit_velocities)
+        jacobian = np.linalg.solve(num_steps * factor, move.proposed.position.numpy().T)
+        residual = proposal.curvature * factor.T @ precision @ factor
+        np.testing.assert_allclose(
+            residual, twins.residual_matrix(precision, factor, num_steps), atol=1e-14
+        )
+        misfits.append(np.linalg.norm(jacobian - np.eye(SIZE) - residual))
+    np.testing.assert_allclose(misfits[0] / misfits[1], 16, rtol=0.1)
+
+
+def test_mala_has_no_residual():
+    assert proposals.leapfrog(1).curvature == 0
+
+
+def test_draw_is_standard_normal(stateless_seed):
+    """Mean and variance of each coordinate within 4 standard errors."""
+    num = 20_000
+    noise = proposals.leapfrog(2).draw(stateless_seed(), num, 3, tf.float64).numpy()
+    assert noise.shape == (num, 3)
+    assert (abs(noise.mean(axis=0)) < 4 / np.sqrt(num)).all()
+    assert (abs((noise**2).mean(axis=0) - 1) < 4 * np.sqrt(2 / num)).all()

@@ -1,0 +1,87 @@
+"""internal.log_density: value, score and Hessian-vector product of the user's function."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.unit import problems
+from tfp_adaptive.internal import log_density, packing
+
+WELL = problems.QuarticWell(4)
+
+
+def test_value_score_and_hessian_vector_product(rng):
+    position, x = rng.normal(size=[2, 5, 4])
+    target = problems.packed(WELL.log_prob, position)
+    value, score = target.value_and_score(tf.constant(position))
+    product = target.hessian_vector_product(tf.constant(position), tf.constant(x))
+    for c, q in enumerate(position):
+        np.testing.assert_allclose(value[c], -WELL.potential(q), atol=1e-12)
+        np.testing.assert_allclose(score[c], -WELL.gradient(q), atol=1e-12)
+        np.testing.assert_allclose(product[c], -WELL.hessian(q) @ x[c], atol=1e-12)
+
+
+def test_parts_and_chain_dimensions(rng):
+    """A function of two parts with two chain dimensions is one density on packed rows."""
+    parts = [tf.constant(rng.normal(size=[2, 3])), tf.constant(rng.normal(size=[2, 3, 3]))]
+
+    def log_prob(scalar, vector):
+        assert scalar.shape == [2, 3]
+        assert vector.shape == [2, 3, 3]
+        return WELL.log_prob(tf.concat([scalar[..., tf.newaxis], vector], axis=-1))
+
+    layout = packing.make_layout(parts, tf.TensorShape([2, 3]))
+    position = packing.pack(layout, parts)
+    target = log_density.packed_log_density(log_prob, layout, parts)
+    value, score = target.value_and_score(position)
+    expected_value, expected_score = problems.packed(WELL.log_prob, position).value_and_score(
+        position
+    )
+    np.testing.assert_allclose(value, expected_value, atol=1e-12)
+    np.testing.assert_allclose(score, expected_score, atol=1e-12)
+
+
+def nan_above_one(q):
+    return tf.reduce_sum(tf.sqrt(1 - q), axis=-1)
+
+
+def infinite_slope(q):
+    return tf.reduce_sum(tf.sqrt(tf.abs(q)), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ('log_prob', 'bad'),
+    [
+        (nan_above_one, 2.0),
+        (lambda q: tf.reduce_sum(tf.math.log(q), axis=-1), 0.0),
+        (infinite_slope, 0.0),
+    ],
+    ids=['NaN', '-inf', 'infinite slope'],
+)
+def test_not_finite_is_minus_infinity_with_zero_score(log_prob, bad):
+    position = np.array([[0.5, 0.25], [bad, 0.25]])
+    value, score = problems.packed(log_prob, position).value_and_score(tf.constant(position))
+    assert np.isfinite(value[0])
+    assert np.isfinite(score[0]).all()
+    assert value[1] == float('-inf')
+    np.testing.assert_array_equal(score[1], [0, 0])
+
+
+def test_linear_density_has_zero_hessian(rng):
+    position = tf.constant(rng.normal(size=[3, 2]))
+    target = problems.packed(lambda q: tf.reduce_sum(q, axis=-1), position)
+    product = target.hessian_vector_product(position, tf.ones_like(position))
+    np.testing.assert_array_equal(product, np.zeros([3, 2]))
+
+
+def test_refuses_what_it_cannot_differentiate():
+    parts = [tf.zeros([3]), tf.zeros([3])]
+    with pytest.raises(ValueError, match='None` gradient.*part 1'):
+        log_density.value_and_gradients(lambda a, b: -(a**2), parts)
+    with pytest.raises(ValueError, match='None` gradient.*part 0'):
+        log_density.value_and_gradients(lambda a, b: tf.stop_gradient(a) + b, parts)
+
+
+def test_refuses_another_dtype():
+    with pytest.raises(TypeError, match='`target_log_prob_fn`.*float64.*float32'):
+        log_density.value_and_gradients(lambda a: tf.cast(a, tf.float64), [tf.zeros([3])])

@@ -1,0 +1,275 @@
+"""Every preconditioner family, in both coordinates, against the dense matrix C it stands for."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support import twins
+from tests.unit import families
+from tfp_adaptive.preconditioners.banded import BandedParameters
+from tfp_adaptive.typing import Pairs
+
+SIZE, ROWS = families.SIZE, 5
+
+pytestmark = [
+    pytest.mark.parametrize('family', list(families.FAMILIES)),
+    pytest.mark.parametrize('coordinates', families.COORDINATES),
+]
+
+
+@pytest.fixture
+def case(family, coordinates, rng):
+    return families.make(family, coordinates, rng)
+
+
+@pytest.fixture
+def pairs(rng):
+    left, right = rng.normal(size=[2, ROWS, SIZE])
+    return Pairs(tf.constant(left), tf.constant(right))
+
+
+def assert_close(actual, expected, atol=1e-11):
+    tf.nest.assert_same_structure(actual, expected)
+    for a, e in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, e, atol=atol, rtol=1e-9)
+
+
+def free_part(tangent):
+    """Zero where the structure fixes the coordinate."""
+    return tf.nest.map_structure(lambda t, m: t * m, tangent, families.free_coordinates(tangent))
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def test_dense_matrix_is_the_documented_one(case, family):
+    parameters = case.parameters
+    if isinstance(parameters, BandedParameters):
+        expected = twins.bordered_factor(*(x.numpy() for x in parameters))
+    else:
+        expected = np.diag(parameters) if family == 'diagonal' else parameters
+    np.testing.assert_allclose(case.dense(), expected, atol=1e-12)
+    off_diagonal = case.dense() - np.diag(np.diag(case.dense()))
+    assert family == 'diagonal' or abs(off_diagonal).max() > 0.1, 'the parameters are not generic'
+
+
+def test_products(case, rng):
+    x = rng.normal(size=[ROWS, SIZE])
+    matrix = case.dense()
+    forward = case.preconditioner.forward(case.parameters, tf.constant(x))
+    transpose = case.preconditioner.transpose(case.parameters, tf.constant(x))
+    np.testing.assert_allclose(forward, x @ matrix.T, atol=1e-12)
+    np.testing.assert_allclose(transpose, x @ matrix, atol=1e-12)
+
+
+def test_transpose_is_the_adjoint(case, rng):
+    x, y = rng.normal(size=[2, ROWS, SIZE])
+    forward = case.preconditioner.forward(case.parameters, tf.constant(x))
+    transpose = case.preconditioner.transpose(case.parameters, tf.constant(y))
+    np.testing.assert_allclose(np.sum(y * forward, 1), np.sum(transpose * x, 1), atol=1e-12)
+
+
+def test_log_det(case):
+    _, expected = np.linalg.slogdet(case.dense())
+    actual = case.preconditioner.log_det(case.parameters)
+    assert actual.shape == ()
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
+
+
+# --- initial parameters --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_init_is_diagonal_with_the_given_scale(family, coordinates, dtype):
+    scale = np.linspace(0.5, 2, SIZE)
+    preconditioner = families.FAMILIES[family](coordinates=coordinates, initial_scale=scale)
+    parameters = preconditioner.init(SIZE, dtype, tf.constant(7.0, dtype))
+    assert {leaf.dtype for leaf in tf.nest.flatten(parameters)} == {dtype}
+    matrix = preconditioner.forward(parameters, tf.eye(SIZE, dtype=dtype))
+    np.testing.assert_allclose(matrix, np.diag(scale), rtol=1e-6)
+
+
+def test_init_falls_back_to_the_guess(family, coordinates):
+    preconditioner = families.FAMILIES[family](coordinates=coordinates)
+    parameters = preconditioner.init(SIZE, tf.float64, tf.constant(0.3, tf.float64))
+    np.testing.assert_allclose(families.dense(preconditioner, parameters), 0.3 * np.eye(SIZE))
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def functional(case, pairs):
+    """tangent -> sum_m left_m^T C^-1 C' right_m, whose derivative at zero is sum left^T A right."""
+    inverse = np.linalg.inv(case.dense())
+    pulled = pairs.left.numpy() @ inverse
+
+    def value(tangent):
+        moved = case.preconditioner.retract(case.parameters, tangent)
+        return tf.reduce_sum(pulled * case.preconditioner.forward(moved, pairs.right))
+
+    return value
+
+
+def log_det_of(case):
+    def value(tangent):
+        moved = case.preconditioner.retract(case.parameters, tangent)
+        return case.preconditioner.log_det(moved)
+
+    return value
+
+
+def autodiff(fn, at):
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        value = fn(at)
+    return tape.gradient(value, at, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def finite_differences(fn, at, spacing=1e-5):
+    """The gradient over all free coordinates; zero in the others."""
+    leaves = tf.nest.flatten(at)
+    free = tf.nest.flatten(families.free_coordinates(at))
+    gradients = []
+    for position, (leaf, mask) in enumerate(zip(leaves, free, strict=True)):
+
+        def along(x, position=position):
+            moved = [*leaves[:position], tf.constant(x), *leaves[position + 1 :]]
+            return fn(tf.nest.pack_sequence_as(at, moved)).numpy()
+
+        gradients.append(twins.central_difference(along, leaf.numpy(), spacing) * mask)
+    return tf.nest.pack_sequence_as(at, gradients)
+
+
+def test_gradient_is_the_derivative_through_retract(case, pairs):
+    gradient = case.preconditioner.gradient(case.parameters, pairs)
+    expected = autodiff(functional(case, pairs), case.still())
+    assert_close(free_part(gradient), free_part(expected))
+
+
+def test_gradient_against_finite_differences(case, pairs):
+    gradient = case.preconditioner.gradient(case.parameters, pairs)
+    expected = finite_differences(functional(case, pairs), case.still())
+    assert_close(free_part(gradient), expected, atol=1e-7)
+
+
+def test_log_det_gradient_is_the_derivative_through_retract(case):
+    gradient = case.preconditioner.log_det_gradient(case.parameters)
+    assert_close(free_part(gradient), free_part(autodiff(log_det_of(case), case.still())))
+    assert_close(free_part(gradient), finite_differences(log_det_of(case), case.still()), 1e-8)
+
+
+def test_fixed_coordinates_have_no_gradient(case, pairs):
+    """An optimizer with momentum must never see a slope where nothing can move."""
+    gradients = (
+        case.preconditioner.gradient(case.parameters, pairs),
+        case.preconditioner.log_det_gradient(case.parameters),
+    )
+    for gradient in gradients:
+        for all_of_it, free in zip(
+            tf.nest.flatten(gradient), tf.nest.flatten(free_part(gradient)), strict=True
+        ):
+            np.testing.assert_array_equal(all_of_it, free)
+
+
+def test_gradient_adds_up_over_pairs(case, pairs):
+    whole = case.preconditioner.gradient(case.parameters, pairs)
+    halves = [
+        case.preconditioner.gradient(case.parameters, Pairs(pairs.left[part], pairs.right[part]))
+        for part in (slice(0, 2), slice(2, None))
+    ]
+    assert_close(whole, tf.nest.map_structure(tf.add, *halves))
+
+
+def test_no_pairs_no_gradient(case):
+    empty = Pairs(tf.zeros([0, SIZE], tf.float64), tf.zeros([0, SIZE], tf.float64))
+    assert_close(case.preconditioner.gradient(case.parameters, empty), case.still())
+
+
+# --- probes --------------------------------------------------------------------------------------
+
+
+def test_probe_has_identity_covariance(case):
+    """Exactly, over all signs and both sides of the coin: what keeps the estimator unbiased."""
+    bits = np.array(list(itertools.product([0.0, 1.0], repeat=SIZE + 1)))
+    signs, coin = 2 * bits[:, 1:] - 1, bits[:, 0]
+    probe = case.preconditioner.probe(tf.constant(signs), tf.constant(coin)).numpy()
+    np.testing.assert_allclose(probe.T @ probe / len(probe), np.eye(SIZE), atol=1e-12)
+
+
+def test_probe_visits_path_and_border_apart(case, family):
+    """So that the border learns from its own signal and not from the noise of the path."""
+    probe = case.preconditioner.probe(tf.ones([2, SIZE]), tf.constant([0.0, 1.0])).numpy()
+    if not family.startswith('bordered'):
+        np.testing.assert_array_equal(probe, np.ones([2, SIZE]))
+        return
+    n = SIZE - 3
+    np.testing.assert_array_equal(probe != 0, [[False] * n + [True] * 3, [True] * n + [False] * 3])
+
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+def test_zero_tangent_changes_nothing(case):
+    moved = case.preconditioner.retract(case.parameters, case.still())
+    for after, before in zip(tf.nest.flatten(moved), tf.nest.flatten(case.parameters), strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+def test_stays_invertible_with_positive_diagonal_after_big_steps(case, rng):
+    parameters = case.parameters
+    for _ in range(5):
+        parameters = case.preconditioner.retract(parameters, case.random_tangent(rng, scale=3))
+        assert np.diag(case.dense(parameters)).min() > 0
+        assert np.isfinite(case.preconditioner.log_det(parameters))
+
+
+def test_structure_survives_a_step(case, rng):
+    """The moved matrix keeps the zeros of its family, up to the rounding of the inverse."""
+    moved = case.preconditioner.retract(case.parameters, case.random_tangent(rng, scale=0.1))
+    factor = np.linalg.inv(case.dense(moved))
+    if isinstance(case.parameters, BandedParameters):
+        bands, n = case.parameters.band.shape
+        outside = np.triu(factor[:n, :n], bands) + np.tril(factor[:n, :n], -1)
+        np.testing.assert_allclose(outside, 0, atol=1e-10)
+        np.testing.assert_allclose(factor[n:, :n], 0, atol=1e-10)
+        np.testing.assert_allclose(np.triu(factor[n:, n:], 1), 0, atol=1e-10)
+        free = families.free_coordinates(case.parameters)
+        np.testing.assert_array_equal(moved.band * (1 - free.band), np.zeros([bands, n]))
+    else:
+        np.testing.assert_allclose(np.triu(factor, 1), 0, atol=1e-12)
+
+
+def rescaled(parameters, unit):
+    """Parameters of S C, S = diag(unit): the same preconditioner in other units of the state."""
+    if isinstance(parameters, BandedParameters):
+        n = parameters.band.shape[-1]
+        path, rest = unit[:n], unit[n:]
+        band = np.array(parameters.band)
+        for j in range(len(band)):
+            band[j, : n - j] /= path[j:]
+        return BandedParameters(
+            tf.constant(band),
+            path[:, np.newaxis] * parameters.border / rest,
+            rest[:, np.newaxis] * parameters.corner,
+        )
+    return unit.reshape([-1] + [1] * (parameters.shape.rank - 1)) * parameters
+
+
+def test_relative_coordinates_do_not_depend_on_units(case, pairs, coordinates, rng):
+    """Whitened gradients are the same in any units, so learning from them has to be, too."""
+    unit = 10 ** rng.uniform(-2, 2, size=SIZE)
+    scaled = rescaled(case.parameters, unit)
+    np.testing.assert_allclose(case.dense(scaled), unit[:, np.newaxis] * case.dense(), rtol=1e-9)
+    gradient = case.preconditioner.gradient(case.parameters, pairs)
+    scaled_gradient = case.preconditioner.gradient(scaled, pairs)
+    if coordinates == 'euclidean':
+        with pytest.raises(AssertionError):
+            assert_close(scaled_gradient, gradient)
+        return
+    assert_close(scaled_gradient, gradient)
+    tangent = case.random_tangent(rng, scale=0.3)
+    moved = case.dense(case.preconditioner.retract(case.parameters, tangent))
+    scaled_moved = case.dense(case.preconditioner.retract(scaled, tangent))
+    np.testing.assert_allclose(scaled_moved, unit[:, np.newaxis] * moved, rtol=1e-9, atol=1e-12)

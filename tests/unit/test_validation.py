@@ -1,0 +1,115 @@
+"""Misuse of a public factory is an exception that names the argument and shows what was seen."""
+
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.kernels import FrozenKernel
+
+
+def log_prob(q):
+    return -tf.reduce_sum(q**2, axis=-1) / 2
+
+
+def init(preconditioner, event_size=3):
+    return preconditioner.init(event_size, tf.float32, tf.constant(1.0))
+
+
+def bootstrap(state=None, target_log_prob_fn=log_prob, **kwargs):
+    kernel = tfpa.EntropyAdaptiveHMC(target_log_prob_fn, 1, **kwargs)
+    return kernel.bootstrap_results(tf.zeros([4, 3]) if state is None else state)
+
+
+P, E, O = tfpa.preconditioners, tfpa.entropy, tfpa.optimizers
+
+# what is wrong, the argument that the message must name, and a part of what was seen
+VALUE_ERRORS = [
+    (lambda: P.diagonal(coordinates='polar'), 'coordinates', 'polar'),
+    (lambda: P.cholesky(coordinates='polar'), 'coordinates', 'polar'),
+    (lambda: P.banded(coordinates='polar'), 'coordinates', 'polar'),
+    (lambda: init(P.diagonal(-1.0)), 'initial_scale', '-1.0'),
+    (lambda: init(P.cholesky(0.0)), 'initial_scale', '0.0'),
+    (lambda: init(P.cholesky(float('nan'))), 'initial_scale', 'nan'),
+    (lambda: init(P.cholesky([1.0, -2.0, 1.0])), 'initial_scale', '-2.0'),
+    (lambda: init(P.cholesky([1.0, 2.0])), 'initial_scale', r'\(2,\)'),
+    (lambda: init(P.diagonal([[1.0, 2.0, 3.0]])), 'initial_scale', r'\(1, 3\)'),
+    (lambda: init(P.banded(initial_scale=[1.0, 2.0])), 'initial_scale', r'\(2,\)'),
+    (lambda: P.banded(bandwidth=0), 'bandwidth', '0'),
+    (lambda: P.banded(border_size=-1), 'border_size', '-1'),
+    (lambda: init(P.banded(bandwidth=3)), 'bandwidth', 'the state has 3'),
+    (lambda: init(P.banded(border_size=2)), 'border_size', 'the state has 3'),
+    (lambda: tfpa.proposals.leapfrog(0), 'num_leapfrog_steps', '0'),
+    (lambda: tfpa.proposals.leapfrog(2.0), 'num_leapfrog_steps', '2.0'),
+    (lambda: tfpa.proposals.leapfrog(True), 'num_leapfrog_steps', 'True'),
+    (lambda: tfpa.proposals.leapfrog(tf.constant(2)), 'num_leapfrog_steps', 'Tensor'),
+    (lambda: E.russian_roulette(num_exact_terms=-1), 'num_exact_terms', '-1'),
+    (lambda: E.spectral_penalty(threshold=0.0), 'threshold', '0.0'),
+    (lambda: E.spectral_penalty(threshold=1.0), 'threshold', '1.0'),
+    (lambda: O.adam(learning_rate=0.0), 'learning_rate', '0.0'),
+    (lambda: O.adam(beta_1=1.0), 'beta_1', '1.0'),
+    (lambda: O.adam(beta_2=-0.1), 'beta_2', '-0.1'),
+    (lambda: O.adam(epsilon=0.0), 'epsilon', '0.0'),
+    (lambda: O.acceptance_controller(0.0), 'target_accept_prob', '0.0'),
+    (lambda: O.acceptance_controller(1.5), 'target_accept_prob', '1.5'),
+    (lambda: O.acceptance_controller(rate=-1.0), 'rate', '-1.0'),
+    (lambda: O.acceptance_controller(initial=1e3), 'initial', '1000.0'),
+    (lambda: O.acceptance_controller(bounds=(-1.0, 2.0)), 'bounds', '-1.0'),
+    (lambda: O.penalty_controller(rate=-1.0), 'rate', '-1.0'),
+    (lambda: O.penalty_controller(initial=1.0), 'initial', '1.0'),
+    (lambda: O.penalty_controller(bounds=(1e5, 1e3)), 'bounds', '100000.0'),
+    (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 0), 'num_leapfrog_steps', '0'),
+    (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, -1), 'num_adaptation_steps', '-1'),
+    (lambda: tfpa.EntropyAdaptiveHMC(log_prob, energy_gradient='slow'), 'energy_gradient', 'slow'),
+    (lambda: tfpa.EntropyAdaptiveHMC(log_prob, target_accept_prob=2.0), 'target_accept_prob', '2'),
+    (
+        lambda: bootstrap(target_log_prob_fn=lambda q: tf.reduce_sum(-(q**2), axis=0)),
+        'target_log_prob_fn',
+        r'\(3,\)',
+    ),
+    (
+        lambda: bootstrap(target_log_prob_fn=lambda q: log_prob(tf.stop_gradient(q))),
+        'target_log_prob_fn',
+        'part 0',
+    ),
+]
+
+TYPE_ERRORS = [
+    (lambda: tfpa.EntropyAdaptiveHMC(3.0), 'target_log_prob_fn', 'float'),
+    (
+        lambda: FrozenKernel(None, tfpa.proposals.leapfrog(1), P.diagonal(), tf.ones([3])),
+        'target_log_prob_fn',
+        'NoneType',
+    ),
+    (lambda: bootstrap({'a': tf.zeros([4, 3])}), 'current_state', 'dict'),
+    (lambda: bootstrap(tf.zeros([4, 3], tf.int32)), 'current_state', 'int32'),
+    (
+        lambda: bootstrap(target_log_prob_fn=lambda q: tf.cast(log_prob(q), tf.float64)),
+        'target_log_prob_fn',
+        'float64',
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ('error', 'misuse', 'argument', 'seen'),
+    [(ValueError, *row) for row in VALUE_ERRORS] + [(TypeError, *row) for row in TYPE_ERRORS],
+)
+def test_message_names_the_argument_and_what_was_seen(error, misuse, argument, seen):
+    with pytest.raises(error, match=f'`{argument}`(.|\n)*{seen}|{seen}(.|\n)*`{argument}`'):
+        misuse()
+
+
+@pytest.mark.parametrize(
+    'use',
+    [
+        lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, 0),
+        lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, tf.constant(5)),
+        lambda: O.adam(beta_1=0.0),
+        lambda: O.acceptance_controller(initial=1e2),
+        lambda: E.russian_roulette(num_exact_terms=0),
+        lambda: init(P.banded(bandwidth=2)),
+        lambda: init(P.cholesky(tf.constant([1.0, 2.0, 3.0]))),
+    ],
+)
+def test_the_edge_of_the_range_is_in_it(use):
+    use()
