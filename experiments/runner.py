@@ -2,6 +2,7 @@
 
 import pathlib
 import time
+import warnings
 
 from experiments import records
 from experiments.config import Config
@@ -18,8 +19,12 @@ def run(config: Config, output: pathlib.Path, progress: bool) -> records.Record:
       output: folder of all results.
       progress: whether to show bars.
     """
+    warnings.filterwarnings('ignore', 'TensorFloat-32')
+    import tensorflow as tf
+
     from experiments.jobs import JOBS
 
+    tf.get_logger().setLevel('ERROR')
     folder = output / config.run_name
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()

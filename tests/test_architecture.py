@@ -52,7 +52,7 @@ class Module(NamedTuple):
     @property
     def area(self):
         """The layer's folder or file directly below the package; '' for its `__init__`."""
-        return (self.name.split('.') + [''])[1]
+        return [*self.name.split('.'), ''][1]
 
 
 @functools.cache

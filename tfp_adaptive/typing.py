@@ -14,6 +14,8 @@ Notation (shapes: C chains, D event size after packing, L leapfrog steps):
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 Tensor = Any
 """A `tf.Tensor`; TensorFlow ships no usable type for one."""
 
@@ -26,7 +28,7 @@ class ChainState(NamedTuple):
     log_prob: Tensor
     """[C] target log-density."""
     score: Tensor
-    """[C, D] gradient of the log-density."""
+    """[C, D] gradient of the log-density; [C, 0] for proposals that do not use it."""
 
 
 class Pairs(NamedTuple):
@@ -41,6 +43,8 @@ class Pairs(NamedTuple):
 class LogDensity(NamedTuple):
     """The target on packed positions."""
 
+    value: Callable[[Tensor], Tensor]
+    """[C, D] -> [C]; -inf where not finite."""
     value_and_score: Callable[[Tensor], tuple[Tensor, Tensor]]
     """[C, D] -> ([C], [C, D]); (-inf, 0) where the value or its gradient is not finite."""
     hessian_vector_product: Callable[[Tensor, Tensor], Tensor]
@@ -106,13 +110,27 @@ class Proposal(NamedTuple):
     pullback: Callable[[LinearMap, Move, Tensor, Tensor], Pairs]
     """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs: the
     derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held constant."""
+    uses_score: bool = True
+    """Whether a move starts from the score of the current state."""
+    learning: 'Proposal | None' = None
+    """The same proposal recording what `pullback` needs, where that costs gradients of its own."""
 
 
 class Objective(NamedTuple):
     """What a good move is, as a loss per chain to be minimised."""
 
-    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
-    """(energy change [C], start [C, D], end [C, D]) -> loss [C]."""
+    loss: Callable[..., Tensor]
+    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C]."""
+    uses_entropy: bool = True
+    """Whether an entropy term belongs beside the loss."""
+    init: Callable[[Any], Any] = lambda dtype: ()
+    """dtype -> objective state: nothing, or one scalar."""
+    statistic: Callable[..., Tensor] = lambda energy_change, start, end: tf.zeros_like(
+        energy_change
+    )
+    """(energy change, start, end) -> [C], whose mean over chains feeds `update`."""
+    update: Callable[[Any, Tensor], Any] = lambda state, mean: state
+    """(objective state, mean statistic) -> objective state."""
 
 
 class EntropyEstimate(NamedTuple):
@@ -149,6 +167,8 @@ class Optimizer(NamedTuple):
     """tangent of zeros -> optimizer state."""
     update: Callable[[Any, Any, Tensor], tuple[Any, Any]]
     """(gradient, state, progress in [0, 1]) -> (tangent step, state); already a descent step."""
+    condition: Callable[[Tensor, Tensor], Tensor] = lambda slope, entropy_weight: slope
+    """(one tensor of the gradient, entropy weight) -> the tensor as this method wants it."""
 
 
 class Controller(NamedTuple):
@@ -156,7 +176,9 @@ class Controller(NamedTuple):
 
     init: float
     update: Callable[[Tensor, Tensor], Tensor]
-    """(weight, signal) -> weight."""
+    """(weight, mean signal) -> weight."""
+    signal: Callable[[Any], Tensor] | None = None
+    """Transition -> [C]; `None` for a controller that is fed otherwise."""
 
 
 class Transition(NamedTuple):
@@ -207,3 +229,5 @@ class Sampler(NamedTuple):
     step: Callable[..., tuple[Transition, Any, Info]]
     """(target, state, adaptation, info, noise, step_size, step)
     -> (transition, adaptation, info); `step` is the number of steps taken before this one."""
+    uses_score: bool = True
+    """Whether the chain state carries the score."""

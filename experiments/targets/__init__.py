@@ -2,19 +2,16 @@
 
 from typing import Any
 
-from experiments.targets.banana import banana
+from experiments.targets import banana, gaussian, logistic_regression, stochastic_volatility
 from experiments.targets.base import Moments, Target
-from experiments.targets.gaussian import gaussian
-from experiments.targets.logistic_regression import logistic_regression
-from experiments.targets.stochastic_volatility import stochastic_volatility
 
 __all__ = ['Moments', 'Target', 'make']
 
 _TARGETS = {
-    'banana': banana,
-    'gaussian': gaussian,
-    'logistic_regression': logistic_regression,
-    'stochastic_volatility': stochastic_volatility,
+    'banana': banana.banana,
+    'gaussian': gaussian.gaussian,
+    'logistic_regression': logistic_regression.logistic_regression,
+    'stochastic_volatility': stochastic_volatility.stochastic_volatility,
 }
 
 

@@ -17,9 +17,15 @@ from tests.contracts.comparisons import (
     to_numpy,
 )
 from tests.support import catalogue, targets
-from tests.support.catalogue import NUM_ADAPTATION_STEPS, every_kernel
+from tests.support.catalogue import KERNELS, NUM_ADAPTATION_STEPS, every_kernel
 
 TARGET = targets.LIST
+
+relative_kernels = pytest.mark.parametrize(
+    'entry',
+    [entry for entry in KERNELS if 'euclidean' not in entry.name],
+    ids=lambda entry: entry.name,
+)
 
 
 def _start(program, seed):
@@ -122,14 +128,37 @@ def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
     assert 0.4 < np.mean(accept_prob[1:]) < 0.95
 
 
-@every_kernel
-@pytest.mark.parametrize('step_size', [100.0, 0.01])
-def test_a_bad_first_scale_is_forgotten(entry, step_size, seed):
-    """A hundred times too large (every move rejected for long) or too small."""
-    target = targets.LIST
-    kernel = entry.make(target.log_prob, 800, step_size=step_size)
-    state = target.draw(seed, [16])
-    _, first = kernel.one_step(state, kernel.bootstrap_results(state), seed=[seed, 9])
-    assert float(first.info.accept_prob) < 0.01 or float(first.info.accept_prob) > 0.99
-    state, results = catalogue.sample(kernel, state, 800, [seed, 0])
-    assert 0.4 < np.mean(_mean_accept_prob(kernel.frozen(results), state, seed)) < 0.9
+@relative_kernels
+def test_a_bad_first_scale_is_forgotten(entry, seed):
+    """A hundred times too large (every move rejected for long) or too small: the same proposal.
+
+    Euclidean coordinates move by a fixed amount a step and have no such property.
+    """
+    num_steps = 600
+    kernel = entry.make(TARGET.log_prob, num_steps)
+    state = TARGET.draw(seed, [16])
+    bootstrapped = kernel.bootstrap_results(state)
+    run = catalogue.sampler(kernel, num_steps)
+    log_scales = []
+    for step_size, first_accept_prob in ((100.0, 0.0), (0.01, 1.0)):
+        start = bootstrapped._replace(step_size=tf.constant(step_size))
+        _, first = kernel.one_step(state, start, seed=[seed, 9])
+        assert abs(float(first.info.accept_prob) - first_accept_prob) < 0.01
+        _, results = run(state, start, [seed, 0])
+        log_det = kernel._preconditioner.log_det(results.adaptation.preconditioner)
+        log_scales.append(float(log_det) / 7 + np.log(step_size))
+    assert abs(log_scales[0] - log_scales[1]) < 0.05 * np.log(100.0 / 0.01)
+
+
+@pytest.mark.parametrize('entry', KERNELS[:2], ids=lambda entry: entry.name)
+def test_walls_do_not_let_the_scale_run_away(entry, seed):
+    """Inside the walls the density is flat: only lost proposals tell that a move is too long."""
+
+    def log_prob(x):
+        inside = tf.reduce_all(tf.abs(x) <= 1, axis=-1)
+        return tf.where(inside, 0 * tf.reduce_sum(x, axis=-1), float('-inf'))
+
+    kernel = entry.make(log_prob, 400)
+    state = tf.random.stateless_uniform([16, 4], [seed, 0], -1, 1)
+    state, results = catalogue.sample(kernel, state, 400, [seed, 1])
+    assert np.mean(_mean_accept_prob(kernel.frozen(results), state, seed)) > 0.4

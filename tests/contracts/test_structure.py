@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests.contracts.comparisons import all_finite, assert_same_signature
 from tests.support import targets
-from tests.support.catalogue import every_kernel
+from tests.support.catalogue import KERNELS, every_kernel
 
 
 def _check_step(kernel, state, batch_shape, seed):
@@ -74,3 +74,14 @@ def test_step_size_may_differ_between_chains(entry, seed):
     results = _check_step(kernel, state, (3,), seed)
     assert float(results.log_accept_ratio[0]) == 0  # a step of size zero goes nowhere
     assert float(results.log_accept_ratio[1]) != 0
+
+
+@pytest.mark.parametrize(
+    'entry',
+    [entry for entry in KERNELS if 'band' not in entry.name and 'border' not in entry.name],
+    ids=lambda entry: entry.name,
+)
+def test_events_may_be_scalars(entry, seed):
+    """A band needs more than one coordinate; all others take states of shape [*batch]."""
+    kernel = entry.make(lambda x: -tf.square(x) / 2, 5)
+    _check_step(kernel, tf.random.stateless_normal([2, 3], [seed, 0]), (2, 3), seed)

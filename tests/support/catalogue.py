@@ -129,14 +129,12 @@ def learned(
     return Learned(kernel, state, results, kernel.frozen(results))
 
 
-def sample(kernel, state, num_steps, seed, results=None):
-    """State and kernel results after `num_steps` steps in one TensorFlow graph."""
-    if results is None:
-        results = kernel.bootstrap_results(state)
+def sampler(kernel, num_steps):
+    """A compiled (state, results, seed) -> (state, results) after `num_steps` steps."""
 
     @tf.function
-    def run(state, results):
-        return tfp.mcmc.sample_chain(
+    def run(state, results, seed):
+        chain = tfp.mcmc.sample_chain(
             1,
             state,
             results,
@@ -144,8 +142,14 @@ def sample(kernel, state, num_steps, seed, results=None):
             num_burnin_steps=num_steps - 1,
             trace_fn=None,
             return_final_kernel_results=True,
-            seed=tf.constant(seed, tf.int32),
+            seed=seed,
         )
+        end = tf.nest.map_structure(lambda x: x[0], chain.all_states)
+        return end, chain.final_kernel_results
 
-    chain = run(state, results)
-    return tf.nest.map_structure(lambda x: x[0], chain.all_states), chain.final_kernel_results
+    return lambda state, results, seed: run(state, results, tf.constant(seed, tf.int32))
+
+
+def sample(kernel, state, num_steps, seed):
+    """(state, kernel results) after `num_steps` steps in one TensorFlow graph."""
+    return sampler(kernel, num_steps)(state, kernel.bootstrap_results(state), seed)

@@ -59,8 +59,12 @@ def counting(target: LogDensity):
     """The target, and a list that grows by one at every evaluation of it (eagerly)."""
     calls = []
 
-    def value_and_score(position):
-        calls.append(position)
-        return target.value_and_score(position)
+    def counted(fn):
+        def wrapper(position):
+            calls.append(position)
+            return fn(position)
 
-    return target._replace(value_and_score=value_and_score), calls
+        return wrapper
+
+    value, value_and_score = counted(target.value), counted(target.value_and_score)
+    return target._replace(value=value, value_and_score=value_and_score), calls

@@ -15,13 +15,21 @@ STEP_SIZE = 0.25
 WELL = problems.QuarticWell(SIZE)
 ALL = tf.ones([CHAINS], tf.bool)
 
+
+def smooth(energy, start, end, *_):
+    """A slope in the energy of every chain."""
+    del start, end
+    return energy + 0.1 * energy**2
+
+
+def jump(energy, start, end, *_):
+    """Reads the end point, as the jump distance does."""
+    return tf.exp(-0.2 * energy) * tf.reduce_sum((end - start) ** 2, -1)
+
+
 OBJECTIVES = {
-    # smooth, with a slope in the energy of every chain
-    'energy': Objective(lambda energy, start, end: energy + 0.1 * energy**2),
-    # reads the end point, as the jump distance does
-    'jump': Objective(
-        lambda energy, start, end: tf.exp(-0.2 * energy) * tf.reduce_sum((end - start) ** 2, -1)
-    ),
+    'smooth': Objective(smooth),
+    'jump': Objective(jump),
     'speed': objectives.generalized_speed(),
 }
 
@@ -36,9 +44,11 @@ def setting(rng):
 def gradient_of(mode, case, num_steps, objective, setting, is_used=ALL):
     """(move, tangent) of one differentiable move."""
     target, state, noise = setting
-    differentiable_move = mode(proposals.leapfrog(num_steps), case.preconditioner, objective)
+    energy_gradient = mode(proposals.leapfrog(num_steps), case.preconditioner, objective)
     step_size = tf.constant(STEP_SIZE, tf.float64)
-    move, gradient = differentiable_move(target, case.parameters, step_size, state, noise)
+    move, gradient = energy_gradient.differentiable_move(
+        target, case.parameters, step_size, state, noise
+    )
     return move, gradient(is_used)
 
 
@@ -144,6 +154,13 @@ def test_fast_is_exact_for_a_linear_potential(setting, rng):
     assert_close(*both(linear))
     with pytest.raises(AssertionError):
         assert_close(*both(setting), atol=1e-2)
+
+
+def test_price():
+    """`fast` is free; `exact` costs a product for every gradient of the trajectory."""
+    case = families.FAMILIES['diagonal'](), OBJECTIVES['jump']
+    assert energy_gradients.fast(proposals.leapfrog(3), *case).num_hessian_vector_products == 0
+    assert energy_gradients.exact(proposals.leapfrog(3), *case).num_hessian_vector_products == 3
 
 
 @pytest.mark.parametrize('mode', [energy_gradients.fast, energy_gradients.exact])

@@ -10,10 +10,11 @@ from tests.support import twins
 from tests.unit import problems
 from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals
 from tfp_adaptive.entropy.russian_roulette import RouletteNoise
-from tfp_adaptive.kernels import energy_gradients, gradient_adaptive
+from tfp_adaptive.kernels import energy_gradients, frozen, gradient_adaptive
 from tfp_adaptive.typing import Optimizer
 
 SIZE, CHAINS, NUM_STEPS = 4, 6, 3
+NUM_ADAPTATION_STEPS = 10
 NUM_EXACT, NUM_EXTRA = 2, 1
 STEP_SIZE = 0.5
 WELL = problems.QuarticWell(SIZE)
@@ -31,18 +32,23 @@ def tell_gradient() -> Optimizer:
     )
 
 
-def sampler_of(optimizer=None, num_adaptation_steps=10, pool_fn=lambda sums: sums, penalty=None):
+def sampler_of(optimizer=None, pool_fn=lambda sums: sums, penalty=None, signal='probability'):
     proposal, preconditioner = proposals.leapfrog(NUM_STEPS), preconditioners.cholesky()
-    learner = gradient_adaptive.Learner(
-        entropy=entropy.russian_roulette(NUM_EXACT, penalty),
-        optimizer=optimizer or tell_gradient(),
-        entropy_weight=optimizers.acceptance_controller(0.67, initial=BETA),
-        penalty_weight=optimizers.penalty_controller(initial=GAMMA),
-        num_adaptation_steps=num_adaptation_steps,
-        pool_fn=pool_fn,
+    objective = objectives.generalized_speed()
+    return gradient_adaptive.adaptive_sampler(
+        gradient_adaptive.Axes(
+            proposal=proposal,
+            preconditioner=preconditioner,
+            objective=objective,
+            energy_gradient=energy_gradients.fast(proposal, preconditioner, objective),
+            entropy=entropy.russian_roulette(NUM_EXACT, penalty),
+            optimizer=optimizer or tell_gradient(),
+            entropy_weight=optimizers.acceptance_controller(0.67, initial=BETA, signal=signal),
+            penalty_weight=optimizers.penalty_controller(initial=GAMMA),
+            num_adaptation_steps=NUM_ADAPTATION_STEPS,
+            pool_fn=pool_fn,
+        )
     )
-    move = energy_gradients.fast(proposal, preconditioner, objectives.generalized_speed())
-    return gradient_adaptive.adaptive_sampler(proposal, preconditioner, move, learner)
 
 
 class Setting(NamedTuple):
@@ -147,10 +153,7 @@ def test_one_step_is_the_papers(setting):
     sampler = sampler_of(penalty=penalty)
     _, adaptation, info = step(sampler, setting)
     gradient, accept_prob, mean_penalty, radius = expected_gradient(setting, threshold)
-    # clipped at ten, in units of max(1, beta)
-    np.testing.assert_allclose(
-        adaptation.optimizer, np.clip(gradient, -10, 10), rtol=1e-7, atol=1e-9
-    )
+    np.testing.assert_allclose(adaptation.optimizer, gradient, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(info.accept_prob, accept_prob, rtol=1e-12)
     np.testing.assert_allclose(info.spectral_radius, radius, rtol=1e-12)
     beta = BETA * (1 + 0.1 * (accept_prob - 0.67))
@@ -160,17 +163,32 @@ def test_one_step_is_the_papers(setting):
     assert info.num_hessian_vector_products == NUM_EXACT + NUM_EXTRA + 1
 
 
-@pytest.mark.parametrize('scale', [0.5, 1.0])
-def test_without_penalty_nothing_is_clipped(scale, setting):
-    """Small proposals: the whole gradient is compared, and so it is with the penalty off."""
-    adaptation = setting.adaptation._replace(
-        preconditioner=0.5 * scale * setting.adaptation.preconditioner
-    )
+def test_the_penalty_is_off_for_short_steps(setting):
+    """A proposal small enough that mu stays below the threshold, and its gradient without it."""
+    adaptation = setting.adaptation._replace(preconditioner=0.4 * setting.adaptation.preconditioner)
     setting = setting._replace(adaptation=adaptation)
-    _, after, _ = step(sampler_of(), setting)
-    gradient, *_ = expected_gradient(setting, threshold=0.75)
-    assert 0.1 < abs(gradient).max() < 10
+    _, after, info = step(sampler_of(), setting)
+    gradient, _, mean_penalty, _ = expected_gradient(setting, threshold=0.75)
+    assert mean_penalty == 0
+    assert info.spectral_radius < 0.75
     np.testing.assert_allclose(after.optimizer, gradient, rtol=1e-7, atol=1e-9)
+    assert after.penalty_weight == GAMMA
+
+
+def test_optimizer_conditions_the_gradient(setting):
+    """`condition` sees the gradient and beta before `update` does."""
+    whole = step(sampler_of(), setting)[1].optimizer
+    conditioned = tell_gradient()._replace(condition=lambda slope, beta: beta * slope)
+    _, adaptation, _ = step(sampler_of(conditioned), setting)
+    np.testing.assert_allclose(adaptation.optimizer, BETA * whole, rtol=1e-12)
+
+
+def test_indicator_signal_counts_acceptances(setting):
+    transition, adaptation, _ = step(sampler_of(signal='indicator'), setting)
+    share = np.mean(transition.is_accepted)
+    assert 0 < share < 1
+    beta = BETA * (1 + 0.1 * (share - 0.67))
+    np.testing.assert_allclose(adaptation.entropy_weight, beta, rtol=1e-12)
 
 
 def test_optimizer_step_moves_the_preconditioner(setting):
@@ -245,7 +263,7 @@ def test_a_lost_chain_is_left_out_of_the_mean(setting):
 def test_nothing_is_learned_from_nothing(setting):
     """All chains lost: the preconditioner stays, the entropy weight falls."""
     noise = setting.noise._replace(move=tf.fill([CHAINS, SIZE], tf.constant(1e200, tf.float64)))
-    _, adaptation, info = step(sampler_of(optimizers.adam(), 10), _with_adam(setting, noise))
+    _, adaptation, info = step(sampler_of(optimizers.adam()), _with_adam(setting, noise))
     np.testing.assert_array_equal(adaptation.preconditioner, setting.adaptation.preconditioner)
     assert adaptation.optimizer.count == 0
     assert adaptation.entropy_weight < BETA
@@ -260,15 +278,15 @@ def _with_adam(setting, noise):
 def test_frozen_makes_the_same_move(setting):
     """The frozen sampler proposes and accepts as the adaptive one, and spends L gradients."""
     adaptive, _, adaptive_info = step(sampler_of(), setting)
-    sampler = gradient_adaptive.frozen_sampler(
+    sampler = frozen.frozen_sampler(
         proposals.leapfrog(NUM_STEPS),
         preconditioners.cholesky(),
         setting.adaptation.preconditioner,
     )
     target, calls = problems.counting(setting.target)
     adaptation = sampler.init(target, setting.state)
-    frozen, after, info = step(sampler, setting._replace(target=target, adaptation=adaptation))
-    for a, e in zip(tf.nest.flatten(frozen), tf.nest.flatten(adaptive), strict=True):
+    moved, after, info = step(sampler, setting._replace(target=target, adaptation=adaptation))
+    for a, e in zip(tf.nest.flatten(moved), tf.nest.flatten(adaptive), strict=True):
         np.testing.assert_array_equal(a, e)
     np.testing.assert_array_equal(after.preconditioner, setting.adaptation.preconditioner)
     assert len(calls) == NUM_STEPS

@@ -14,6 +14,7 @@ def test_value_score_and_hessian_vector_product(rng):
     position, x = rng.normal(size=[2, 5, 4])
     target = problems.packed(WELL.log_prob, position)
     value, score = target.value_and_score(tf.constant(position))
+    np.testing.assert_array_equal(target.value(tf.constant(position)), value)
     product = target.hessian_vector_product(tf.constant(position), tf.constant(x))
     for c, q in enumerate(position):
         np.testing.assert_allclose(value[c], -WELL.potential(q), atol=1e-12)
@@ -49,6 +50,13 @@ def infinite_slope(q):
     return tf.reduce_sum(tf.sqrt(tf.abs(q)), axis=-1)
 
 
+def test_value_alone_is_minus_infinity_where_it_is_not_finite():
+    position = np.array([[0.5, 0.25], [2.0, 0.25]])
+    value = problems.packed(nan_above_one, position).value(tf.constant(position))
+    assert np.isfinite(value[0])
+    assert value[1] == float('-inf')
+
+
 @pytest.mark.parametrize(
     ('log_prob', 'bad'),
     [
@@ -60,7 +68,8 @@ def infinite_slope(q):
 )
 def test_not_finite_is_minus_infinity_with_zero_score(log_prob, bad):
     position = np.array([[0.5, 0.25], [bad, 0.25]])
-    value, score = problems.packed(log_prob, position).value_and_score(tf.constant(position))
+    target = problems.packed(log_prob, position)
+    value, score = target.value_and_score(tf.constant(position))
     assert np.isfinite(value[0])
     assert np.isfinite(score[0]).all()
     assert value[1] == float('-inf')
@@ -76,12 +85,12 @@ def test_linear_density_has_zero_hessian(rng):
 
 def test_refuses_what_it_cannot_differentiate():
     parts = [tf.zeros([3]), tf.zeros([3])]
-    with pytest.raises(ValueError, match='None` gradient.*part 1'):
+    with pytest.raises(ValueError, match=r'None` gradient.*part 1'):
         log_density.value_and_gradients(lambda a, b: -(a**2), parts)
-    with pytest.raises(ValueError, match='None` gradient.*part 0'):
+    with pytest.raises(ValueError, match=r'None` gradient.*part 0'):
         log_density.value_and_gradients(lambda a, b: tf.stop_gradient(a) + b, parts)
 
 
 def test_refuses_another_dtype():
-    with pytest.raises(TypeError, match='`target_log_prob_fn`.*float64.*float32'):
+    with pytest.raises(TypeError, match=r'`target_log_prob_fn`.*float64.*float32'):
         log_density.value_and_gradients(lambda a: tf.cast(a, tf.float64), [tf.zeros([3])])

@@ -101,6 +101,18 @@ def test_adam_does_not_move_without_a_gradient():
     np.testing.assert_array_equal(steps, 0)
 
 
+def test_adam_bounds_what_it_remembers():
+    """Slopes in units of max(1, beta), clipped at ten: one divergence must not freeze an entry."""
+    slope = tf.constant([-1e6, -3.0, 0.0, 5.0, 20.0], tf.float64)
+    condition = optimizers.adam().condition
+    for beta, expected in (
+        (0.5, [-10, -3, 0, 5, 10]),
+        (1.0, [-10, -3, 0, 5, 10]),
+        (4.0, [-10, -0.75, 0, 1.25, 5]),
+    ):
+        np.testing.assert_array_equal(condition(slope, tf.constant(beta, tf.float64)), expected)
+
+
 # --- schedules -----------------------------------------------------------------------------------
 
 

@@ -106,7 +106,7 @@ def test_refused_layouts():
         packing.make_layout([tf.zeros([4, 2])], tf.TensorShape([3]))
     with pytest.raises(ValueError, match='part 1'):
         packing.make_layout([tf.zeros([4, 2]), tf.zeros([])], tf.TensorShape([4]))
-    with pytest.raises(ValueError, match='`target_log_prob_fn`.*rank'):
+    with pytest.raises(ValueError, match=r'`target_log_prob_fn`.*rank'):
         packing.make_layout([tf.zeros([4, 2])], tf.TensorShape(None))
     with pytest.raises(ValueError, match=r'non-empty event shape.*got \(0,\)'):
         packing.make_layout([tf.zeros([4, 0])], tf.TensorShape([4]))
@@ -121,7 +121,7 @@ def test_refused_unknown_shapes():
     def unknown_rank(x):
         packing.make_layout([x], tf.TensorShape([4]))
 
-    with pytest.raises(ValueError, match='part 0 of `current_state`.*static, non-empty event'):
+    with pytest.raises(ValueError, match=r'part 0 of `current_state`.*static, non-empty event'):
         unknown_event(tf.zeros([4, 2]))
-    with pytest.raises(ValueError, match='part 0 of `current_state`.*static rank'):
+    with pytest.raises(ValueError, match=r'part 0 of `current_state`.*static rank'):
         unknown_rank(tf.zeros([4, 2]))

@@ -20,7 +20,7 @@ def bootstrap(state=None, target_log_prob_fn=log_prob, **kwargs):
     return kernel.bootstrap_results(tf.zeros([4, 3]) if state is None else state)
 
 
-P, E, O = tfpa.preconditioners, tfpa.entropy, tfpa.optimizers
+P, E, OPT = tfpa.preconditioners, tfpa.entropy, tfpa.optimizers
 
 # what is wrong, the argument that the message must name, and a part of what was seen
 VALUE_ERRORS = [
@@ -45,18 +45,19 @@ VALUE_ERRORS = [
     (lambda: E.russian_roulette(num_exact_terms=-1), 'num_exact_terms', '-1'),
     (lambda: E.spectral_penalty(threshold=0.0), 'threshold', '0.0'),
     (lambda: E.spectral_penalty(threshold=1.0), 'threshold', '1.0'),
-    (lambda: O.adam(learning_rate=0.0), 'learning_rate', '0.0'),
-    (lambda: O.adam(beta_1=1.0), 'beta_1', '1.0'),
-    (lambda: O.adam(beta_2=-0.1), 'beta_2', '-0.1'),
-    (lambda: O.adam(epsilon=0.0), 'epsilon', '0.0'),
-    (lambda: O.acceptance_controller(0.0), 'target_accept_prob', '0.0'),
-    (lambda: O.acceptance_controller(1.5), 'target_accept_prob', '1.5'),
-    (lambda: O.acceptance_controller(rate=-1.0), 'rate', '-1.0'),
-    (lambda: O.acceptance_controller(initial=1e3), 'initial', '1000.0'),
-    (lambda: O.acceptance_controller(bounds=(-1.0, 2.0)), 'bounds', '-1.0'),
-    (lambda: O.penalty_controller(rate=-1.0), 'rate', '-1.0'),
-    (lambda: O.penalty_controller(initial=1.0), 'initial', '1.0'),
-    (lambda: O.penalty_controller(bounds=(1e5, 1e3)), 'bounds', '100000.0'),
+    (lambda: OPT.adam(learning_rate=0.0), 'learning_rate', '0.0'),
+    (lambda: OPT.adam(beta_1=1.0), 'beta_1', '1.0'),
+    (lambda: OPT.adam(beta_2=-0.1), 'beta_2', '-0.1'),
+    (lambda: OPT.adam(epsilon=0.0), 'epsilon', '0.0'),
+    (lambda: OPT.acceptance_controller(0.0), 'target_accept_prob', '0.0'),
+    (lambda: OPT.acceptance_controller(1.5), 'target_accept_prob', '1.5'),
+    (lambda: OPT.acceptance_controller(rate=-1.0), 'rate', '-1.0'),
+    (lambda: OPT.acceptance_controller(initial=1e3), 'initial', '1000.0'),
+    (lambda: OPT.acceptance_controller(bounds=(-1.0, 2.0)), 'bounds', '-1.0'),
+    (lambda: OPT.acceptance_controller(signal='coin'), 'signal', 'coin'),
+    (lambda: OPT.penalty_controller(rate=-1.0), 'rate', '-1.0'),
+    (lambda: OPT.penalty_controller(initial=1.0), 'initial', '1.0'),
+    (lambda: OPT.penalty_controller(bounds=(1e5, 1e3)), 'bounds', '100000.0'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 0), 'num_leapfrog_steps', '0'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, -1), 'num_adaptation_steps', '-1'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, energy_gradient='slow'), 'energy_gradient', 'slow'),
@@ -104,8 +105,8 @@ def test_message_names_the_argument_and_what_was_seen(error, misuse, argument, s
     [
         lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, 0),
         lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, tf.constant(5)),
-        lambda: O.adam(beta_1=0.0),
-        lambda: O.acceptance_controller(initial=1e2),
+        lambda: OPT.adam(beta_1=0.0),
+        lambda: OPT.acceptance_controller(initial=1e2),
         lambda: E.russian_roulette(num_exact_terms=0),
         lambda: init(P.banded(bandwidth=2)),
         lambda: init(P.cholesky(tf.constant([1.0, 2.0, 3.0]))),

@@ -55,11 +55,17 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
     def log_prob(position):
         return tf.reshape(fn(*packing.unpack(layout, position, batch_shape, like=parts)), [-1])
 
+    impossible = tf.constant(float('-inf'), parts[0].dtype)
+
+    def value(position):
+        values = log_prob(tf.identity(position))
+        return tf.where(tf.math.is_finite(values), values, impossible)
+
     def value_and_score(position):
-        value, (score,) = value_and_gradients(log_prob, [chains.drop_nonfinite_gradient(position)])
-        usable = tf.math.is_finite(value) & chains.all_finite(score)
-        impossible = tf.constant(float('-inf'), value.dtype)
-        return tf.where(usable, value, impossible), chains.keep(usable, score)
+        position = chains.drop_nonfinite_gradient(position)
+        values, (score,) = value_and_gradients(log_prob, [position])
+        usable = tf.math.is_finite(values) & chains.all_finite(score)
+        return tf.where(usable, values, impossible), chains.keep(usable, score)
 
     def hessian_vector_product(position, x):
         with tf.autodiff.ForwardAccumulator(position, x) as accumulator:
@@ -67,4 +73,4 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
         product = accumulator.jvp(score, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return tf.convert_to_tensor(product)
 
-    return LogDensity(value_and_score, hessian_vector_product)
+    return LogDensity(value, value_and_score, hessian_vector_product)

@@ -64,7 +64,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
 
         Args:
           parameters: the subclass's constructor arguments by name; must hold
-            `target_log_prob_fn`, `num_adaptation_steps`, `step_size` and `name`.
+            `target_log_prob_fn`, `step_size` and `name`.
           sampler: the algorithm.
 
         Raises:
@@ -77,7 +77,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 '`target_log_prob_fn` must be a callable that maps state parts to log-densities; '
                 f'got {type(parameters["target_log_prob_fn"]).__name__}.'
             )
-        steps = parameters['num_adaptation_steps']
+        steps = parameters.get('num_adaptation_steps', 0)
         if not tf.is_tensor(steps) and steps < 0:
             raise ValueError(f'`num_adaptation_steps` must not be negative; got {steps}.')
         self._parameters = parameters
@@ -101,7 +101,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
     @property
     def num_adaptation_steps(self):
         """Steps during which the proposal learns."""
-        return self._parameters['num_adaptation_steps']
+        return self._parameters.get('num_adaptation_steps', 0)
 
     @property
     def step_size(self):

@@ -1,14 +1,25 @@
 """Two ways to make a move and differentiate its objective with respect to the preconditioner.
 
-Each is a function (proposal, preconditioner, objective) -> differentiable move, which is
-    (target, parameters, step_size, state, noise) -> (move, gradient)
+A differentiable move is a function
+    (target, parameters, step_size, state, noise, objective_state) -> (move, gradient)
 where gradient(is_used [C]) is the tangent of the objective summed over the chains in use.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
 from tfp_adaptive.typing import LinearMap
+
+
+class EnergyGradient(NamedTuple):
+    """A differentiable move and its price."""
+
+    differentiable_move: Callable
+    num_hessian_vector_products: int
+    """Beyond the gradients of the move itself, per step."""
 
 
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
@@ -19,10 +30,11 @@ def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
     )
 
 
-def fast(proposal, preconditioner, objective):
+def fast(proposal, preconditioner, objective) -> EnergyGradient:
     """Every gradient of U along the trajectory is held constant: closed form, no second pass."""
+    proposal = proposal.learning or proposal
 
-    def differentiable_move(target, parameters, step_size, state, noise):
+    def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
         factor = proposal_factor(preconditioner, parameters, step_size)
         move = proposal.propose(target, factor, state, noise)
 
@@ -31,20 +43,22 @@ def fast(proposal, preconditioner, objective):
             inputs = [used.energy_change, used.proposed.position]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(inputs)
-                loss = chains.keep(is_used, objective.loss(inputs[0], state.position, inputs[1]))
+                loss = objective.loss(inputs[0], state.position, inputs[1], objective_state)
+                loss = chains.keep(is_used, loss)
             weight, cotangent = tape.gradient(loss, inputs)
             pairs = proposal.pullback(factor, used, weight, cotangent)
             return preconditioner.gradient(parameters, pairs)
 
         return move, gradient
 
-    return differentiable_move
+    return EnergyGradient(differentiable_move, 0)
 
 
-def exact(proposal, preconditioner, objective):
+def exact(proposal, preconditioner, objective) -> EnergyGradient:
     """Gradients flow through the whole trajectory: about one Hessian-vector product a gradient."""
+    proposal = proposal.learning or proposal
 
-    def differentiable_move(target, parameters, step_size, state, noise):
+    def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
         still = tf.nest.map_structure(tf.zeros_like, preconditioner.log_det_gradient(parameters))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(still)
@@ -56,6 +70,7 @@ def exact(proposal, preconditioner, objective):
                 tf.where(tf.math.is_finite(move.energy_change), move.energy_change, 0),
                 state.position,
                 chains.keep(finite, move.proposed.position),
+                objective_state,
             )
 
         def gradient(is_used):
@@ -68,4 +83,4 @@ def exact(proposal, preconditioner, objective):
 
         return move, gradient
 
-    return differentiable_move
+    return EnergyGradient(differentiable_move, proposal.num_gradients)

@@ -102,14 +102,14 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
         if entropy is None:
             is_linear = num_leapfrog_steps == 1
             entropy = entropies.log_det() if is_linear else entropies.russian_roulette()
+        objective = objective or objectives.generalized_speed()
         differentiate = getattr(energy_gradients, energy_gradient)
         sampler = gradient_adaptive.adaptive_sampler(
-            self._proposal,
-            self._preconditioner,
-            differentiate(
-                self._proposal, self._preconditioner, objective or objectives.generalized_speed()
-            ),
-            gradient_adaptive.Learner(
+            gradient_adaptive.Axes(
+                proposal=self._proposal,
+                preconditioner=self._preconditioner,
+                objective=objective,
+                energy_gradient=differentiate(self._proposal, self._preconditioner, objective),
                 entropy=entropy,
                 optimizer=optimizer or optimizers.adam(),
                 entropy_weight=entropy_weight
@@ -117,7 +117,7 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
                 penalty_weight=penalty_weight or optimizers.penalty_controller(),
                 num_adaptation_steps=num_adaptation_steps,
                 pool_fn=pool_fn or (lambda tensors: tensors),
-            ),
+            )
         )
         super().__init__(parameters, sampler)
 

@@ -1,9 +1,15 @@
 """A learned proposal without its learning."""
 
+import functools
 from typing import Any
 
-from tfp_adaptive.kernels import base, gradient_adaptive
-from tfp_adaptive.typing import Preconditioner, Proposal
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.kernels import base, metropolis
+from tfp_adaptive.kernels.energy_gradients import proposal_factor
+from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
+from tfp_adaptive.typing import Info, Preconditioner, Proposal, Sampler
 
 
 class FrozenKernel(base.SamplerKernel):
@@ -38,13 +44,59 @@ class FrozenKernel(base.SamplerKernel):
           step_size: factor on C; a scalar, or one value per chain.
           name: prefix of operation names. Default: 'frozen_kernel'.
         """
-        parameters = dict(locals(), num_adaptation_steps=0)
-        sampler = gradient_adaptive.frozen_sampler(
-            proposal, preconditioner, parameters_of_preconditioner
-        )
+        parameters = dict(locals())
+        sampler = frozen_sampler(proposal, preconditioner, parameters_of_preconditioner)
         super().__init__(parameters, sampler)
 
     @property
     def is_calibrated(self) -> bool:
         """`True`."""
         return True
+
+
+def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameters: Any) -> Sampler:
+    """The proposal at fixed parameters: nothing but the gradients of the move.
+
+    Args:
+      proposal: how a move is made.
+      preconditioner: the family of factors C.
+      parameters: of the preconditioner.
+
+    Returns:
+      A `Sampler` whose adaptation holds the parameters, so that a compiled program takes them as
+      an argument.
+    """
+    return Sampler(
+        init=lambda target, state: Adaptation(parameters),
+        init_info=functools.partial(_init_info, proposal),
+        draw=functools.partial(_draw, proposal),
+        step=functools.partial(_step, proposal, preconditioner),
+        uses_score=proposal.uses_score,
+    )
+
+
+def _init_info(proposal, dtype):
+    num_gradients = tf.constant(1 if proposal.uses_score else 0)
+    return Info(tf.zeros([], dtype), (), (), (), (), tf.constant(0), num_gradients, ())
+
+
+def _draw(proposal, seed, num_chains, event_size, dtype):
+    move_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 2))
+    return Noise(
+        move=proposal.draw(move_seed, num_chains, event_size, dtype),
+        entropy=(),
+        log_uniform=metropolis.draw_log_uniform(accept_seed, num_chains, dtype),
+    )
+
+
+def _step(proposal, preconditioner, target, state, adaptation, info, noise, step_size, step):
+    del step
+    factor = proposal_factor(preconditioner, adaptation.preconditioner, step_size)
+    move = proposal.propose(target, factor, state, noise.move)
+    transition = metropolis.metropolis_hastings(state, move, noise.log_uniform)
+    info = info._replace(
+        accept_prob=tf.reduce_mean(metropolis.accept_prob(transition)),
+        num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
+        num_gradients=info.num_gradients + proposal.num_gradients,
+    )
+    return transition, adaptation, info

@@ -5,10 +5,11 @@ It minimises, over the preconditioner C and one stochastic gradient a step,
     E = mean_chains loss(Delta, q, q') - beta (log|det C| + log det(I + D) - gamma pen(|mu|))
 
 where loss is an objective, D the whitened Jacobian residual of the proposal and mu its largest
-eigenvalue; beta follows the acceptance rate and gamma the penalty. Everything in here is pure;
+eigenvalue; beta follows the acceptance rate and gamma the penalty. Everything in here is pure:
 what is learned is in `Adaptation`, what a step needs of each chain in `ChainState`.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,19 +17,18 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import chains, curvature
-from tfp_adaptive.kernels.energy_gradients import proposal_factor
+from tfp_adaptive.kernels import metropolis
+from tfp_adaptive.kernels.energy_gradients import EnergyGradient, proposal_factor
 from tfp_adaptive.typing import (
-    ChainState,
     Controller,
     Entropy,
     Info,
-    Move,
+    Objective,
     Optimizer,
     Preconditioner,
     Proposal,
     Sampler,
     Tensor,
-    Transition,
 )
 
 
@@ -36,9 +36,10 @@ class Adaptation(NamedTuple):
     """Everything learned, shared by all chains. A frozen kernel keeps the preconditioner alone."""
 
     preconditioner: Any
-    optimizer: Any
-    entropy_weight: Any
-    penalty_weight: Any
+    optimizer: Any = ()
+    entropy_weight: Any = ()
+    penalty_weight: Any = ()
+    objective: Any = ()
 
 
 class Noise(NamedTuple):
@@ -49,178 +50,19 @@ class Noise(NamedTuple):
     log_uniform: Tensor
 
 
-class Learner(NamedTuple):
-    """How the preconditioner learns."""
+class Axes(NamedTuple):
+    """One choice for every axis: an algorithm."""
 
+    proposal: Proposal
+    preconditioner: Preconditioner
+    objective: Objective
+    energy_gradient: EnergyGradient
     entropy: Entropy
     optimizer: Optimizer
     entropy_weight: Controller
     penalty_weight: Controller
     num_adaptation_steps: Any
     pool_fn: Callable[[list], list]
-
-
-_MAX_SLOPE = 10.0
-"""Entries of the gradient are clipped here, in units of max(1, beta): a single divergent
-trajectory must not fill the optimizer's moments for a thousand steps."""
-
-
-def adaptive_sampler(
-    proposal: Proposal,
-    preconditioner: Preconditioner,
-    differentiable_move: Callable,
-    learner: Learner,
-) -> Sampler:
-    """A sampler that learns its preconditioner for the first `num_adaptation_steps` steps.
-
-    Args:
-      proposal: how a move is made.
-      preconditioner: the family of factors C.
-      differentiable_move: `energy_gradients.fast` or `exact`, already given its axes.
-      learner: entropy, optimizer, controllers and pooling.
-
-    Returns:
-      A `Sampler` whose adaptation is an `Adaptation`.
-    """
-
-    def init(target, state):
-        dtype = state.position.dtype
-        guess = proposal.stable_fraction * curvature.stable_scale(target, state)
-        parameters = preconditioner.init(state.position.shape[-1], dtype, guess)
-        still = tf.nest.map_structure(tf.zeros_like, preconditioner.log_det_gradient(parameters))
-        return Adaptation(
-            preconditioner=parameters,
-            optimizer=learner.optimizer.init(still),
-            entropy_weight=tf.constant(learner.entropy_weight.init, dtype),
-            penalty_weight=tf.constant(learner.penalty_weight.init, dtype),
-        )
-
-    def draw(seed, num_chains, event_size, dtype):
-        move_seed, entropy_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 3))
-        return Noise(
-            move=proposal.draw(move_seed, num_chains, event_size, dtype),
-            entropy=learner.entropy.draw(entropy_seed, num_chains, event_size, dtype),
-            log_uniform=_log_uniform(accept_seed, num_chains, dtype),
-        )
-
-    def step(target, state, adaptation, info, noise, step_size, step):
-        is_adapting = step < learner.num_adaptation_steps
-        parameters = adaptation.preconditioner
-        move, energy_gradient = differentiable_move(
-            target, parameters, step_size, state, noise.move
-        )
-        transition = metropolis_hastings(state, move, noise.log_uniform)
-        is_finite = transition.log_accept_ratio > float('-inf')
-        factor = proposal_factor(preconditioner, parameters, step_size)
-        midpoint = tf.stop_gradient(chains.where(is_finite, move.midpoint, state.position))
-
-        def residual(x):
-            product = target.hessian_vector_product(midpoint, factor.forward(x))
-            return -proposal.curvature * factor.transpose(product)
-
-        estimate = learner.entropy.estimate(
-            residual, preconditioner.probe, noise.entropy, adaptation.penalty_weight, is_adapting
-        )
-        is_used = is_finite & estimate.is_finite
-        sums = _Sums(
-            energy_gradient=energy_gradient(is_used),
-            entropy_gradient=preconditioner.gradient(parameters, estimate.pairs),
-            num_used=_count(is_used, state),
-            num_chains=_count(tf.ones_like(is_used), state),
-            accept_prob=tf.reduce_sum(accept_prob(transition)),
-            penalty=tf.reduce_sum(estimate.penalty),
-            log_det=tf.reduce_sum(estimate.log_det),
-        )
-        sums = tf.nest.pack_sequence_as(sums, learner.pool_fn(tf.nest.flatten(sums)))
-        progress = tf.cast(step, state.position.dtype) / tf.cast(
-            tf.maximum(learner.num_adaptation_steps, 1), state.position.dtype
-        )
-        learned = _learn(preconditioner, learner, adaptation, sums, progress)
-        adaptation = _select(is_adapting, learned, adaptation)
-        info = Info(
-            accept_prob=sums.accept_prob / sums.num_chains,
-            entropy=preconditioner.log_det(parameters) + sums.log_det / sums.num_chains,
-            spectral_radius=tf.reduce_max(estimate.spectral_radius),
-            entropy_weight=adaptation.entropy_weight,
-            penalty_weight=adaptation.penalty_weight,
-            num_nonfinite=info.num_nonfinite + _num_nonfinite(transition),
-            num_gradients=info.num_gradients + proposal.num_gradients,
-            num_hessian_vector_products=(
-                info.num_hessian_vector_products + estimate.num_hessian_vector_products
-            ),
-        )
-        return transition, adaptation, info
-
-    def init_info(dtype):
-        zero, count = tf.zeros([], dtype), tf.constant(0)
-        # the value at the start and the secant behind the first scale
-        return Info(zero, zero, zero, zero, zero, count, count + 2, count)
-
-    return Sampler(init, init_info, draw, step)
-
-
-def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameters: Any) -> Sampler:
-    """The same proposal at fixed parameters: nothing but the L gradients of the move.
-
-    Args:
-      proposal: how a move is made.
-      preconditioner: the family of factors C.
-      parameters: of the preconditioner.
-
-    Returns:
-      A `Sampler` whose adaptation holds the parameters, so that a compiled program takes them as
-      an argument.
-    """
-
-    def init(target, state):
-        del target, state
-        return Adaptation(parameters, (), (), ())
-
-    def draw(seed, num_chains, event_size, dtype):
-        move_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 2))
-        return Noise(
-            move=proposal.draw(move_seed, num_chains, event_size, dtype),
-            entropy=(),
-            log_uniform=_log_uniform(accept_seed, num_chains, dtype),
-        )
-
-    def step(target, state, adaptation, info, noise, step_size, step):
-        del step
-        factor = proposal_factor(preconditioner, adaptation.preconditioner, step_size)
-        move = proposal.propose(target, factor, state, noise.move)
-        transition = metropolis_hastings(state, move, noise.log_uniform)
-        return (
-            transition,
-            adaptation,
-            info._replace(
-                accept_prob=tf.reduce_mean(accept_prob(transition)),
-                num_nonfinite=info.num_nonfinite + _num_nonfinite(transition),
-                num_gradients=info.num_gradients + proposal.num_gradients,
-            ),
-        )
-
-    def init_info(dtype):
-        return Info(tf.zeros([], dtype), (), (), (), (), tf.constant(0), tf.constant(1), ())
-
-    return Sampler(init, init_info, draw, step)
-
-
-def metropolis_hastings(state: ChainState, move: Move, log_uniform: Tensor) -> Transition:
-    """Accepts each chain's move with probability min(1, exp(-Delta)); not finite, not accepted."""
-    minus_infinity = tf.constant(float('-inf'), log_uniform.dtype)
-    is_finite = tf.math.is_finite(move.energy_change)
-    log_accept_ratio = tf.where(is_finite, -move.energy_change, minus_infinity)
-    is_accepted = log_uniform < log_accept_ratio
-    new = [
-        chains.where(is_accepted, proposed, current)
-        for proposed, current in zip(move.proposed, state, strict=True)
-    ]
-    return Transition(ChainState(*new), move.proposed, log_accept_ratio, is_accepted)
-
-
-def accept_prob(transition: Transition) -> Tensor:
-    """[C] min(1, exp(-Delta))."""
-    return tf.exp(tf.minimum(transition.log_accept_ratio, 0))
 
 
 class _Sums(NamedTuple):
@@ -231,52 +73,166 @@ class _Sums(NamedTuple):
     num_used: Tensor
     num_chains: Tensor
     accept_prob: Tensor
+    acceptance_signal: Tensor
+    objective: Tensor
     penalty: Tensor
     log_det: Tensor
 
 
-def _learn(preconditioner, learner, adaptation, sums, progress):
+def adaptive_sampler(axes: Axes) -> Sampler:
+    """A sampler that learns its preconditioner for the first `num_adaptation_steps` steps.
+
+    Args:
+      axes: one choice for every axis.
+
+    Returns:
+      A `Sampler` whose adaptation is an `Adaptation`.
+    """
+    return Sampler(
+        init=functools.partial(_init, axes),
+        init_info=_init_info,
+        draw=functools.partial(_draw, axes),
+        step=functools.partial(_step, axes),
+        uses_score=axes.proposal.uses_score,
+    )
+
+
+def _init(axes, target, state):
+    dtype = state.position.dtype
+    guess = axes.proposal.stable_fraction * curvature.stable_scale(target, state)
+    parameters = axes.preconditioner.init(state.position.shape[-1], dtype, guess)
+    still = tf.nest.map_structure(tf.zeros_like, axes.preconditioner.log_det_gradient(parameters))
+    return Adaptation(
+        preconditioner=parameters,
+        optimizer=axes.optimizer.init(still),
+        entropy_weight=tf.constant(axes.entropy_weight.init, dtype),
+        penalty_weight=tf.constant(axes.penalty_weight.init, dtype),
+        objective=axes.objective.init(dtype),
+    )
+
+
+def _init_info(dtype):
+    zero, count = tf.zeros([], dtype), tf.constant(0)
+    # two gradients: the value at the start and the secant behind the first scale
+    return Info(zero, zero, zero, zero, zero, count, count + 2, count)
+
+
+def _draw(axes, seed, num_chains, event_size, dtype):
+    move_seed, entropy_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 3))
+    return Noise(
+        move=axes.proposal.draw(move_seed, num_chains, event_size, dtype),
+        entropy=axes.entropy.draw(entropy_seed, num_chains, event_size, dtype),
+        log_uniform=metropolis.draw_log_uniform(accept_seed, num_chains, dtype),
+    )
+
+
+def _step(axes, target, state, adaptation, info, noise, step_size, step):
+    is_adapting = step < axes.num_adaptation_steps
+    move, energy_gradient = axes.energy_gradient.differentiable_move(
+        target, adaptation.preconditioner, step_size, state, noise.move, adaptation.objective
+    )
+    transition = metropolis.metropolis_hastings(state, move, noise.log_uniform)
+    is_finite = metropolis.is_finite(transition)
+    midpoint = chains.where(is_finite, move.midpoint, state.position)
+    estimate = axes.entropy.estimate(
+        _residual(axes, target, adaptation.preconditioner, step_size, midpoint),
+        axes.preconditioner.probe,
+        noise.entropy,
+        adaptation.penalty_weight,
+        is_adapting,
+    )
+    is_used = is_finite & estimate.is_finite
+    sums = _Sums(
+        energy_gradient=energy_gradient(is_used),
+        entropy_gradient=axes.preconditioner.gradient(adaptation.preconditioner, estimate.pairs),
+        num_used=_total(is_used, state),
+        num_chains=_total(tf.ones_like(is_used), state),
+        accept_prob=_total(metropolis.accept_prob(transition), state),
+        acceptance_signal=_total(axes.entropy_weight.signal(transition), state),
+        objective=_total(_objective_statistic(axes, state, move, is_used), state),
+        penalty=_total(estimate.penalty, state),
+        log_det=_total(estimate.log_det, state),
+    )
+    sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
+    learned = _learn(axes, adaptation, sums, _progress(axes, step, state))
+    adaptation = _select(is_adapting, learned, adaptation)
+    return transition, adaptation, _observe(axes, adaptation, info, sums, transition, estimate)
+
+
+def _residual(axes, target, parameters, step_size, midpoint):
+    """X -> D x at the midpoint of the trajectory."""
+    factor = proposal_factor(axes.preconditioner, parameters, step_size)
+
+    def residual(x):
+        product = target.hessian_vector_product(midpoint, factor.forward(x))
+        return -axes.proposal.curvature * factor.transpose(product)
+
+    return residual
+
+
+def _objective_statistic(axes, state, move, is_used):
+    used = [chains.keep(is_used, x) for x in (move.energy_change, state.position)]
+    return axes.objective.statistic(*used, chains.keep(is_used, move.proposed.position))
+
+
+def _learn(axes, adaptation, sums, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
     num_used = tf.maximum(sums.num_used, 1)
 
     def descent_direction(energy, entropy, log_det):
         slope = energy / num_used - beta * (log_det + entropy / num_used)
-        return tf.clip_by_value(slope / tf.maximum(beta, 1), -_MAX_SLOPE, _MAX_SLOPE)
+        return axes.optimizer.condition(slope, beta)
 
     gradient = tf.nest.map_structure(
         descent_direction,
         sums.energy_gradient,
         sums.entropy_gradient,
-        preconditioner.log_det_gradient(adaptation.preconditioner),
+        axes.preconditioner.log_det_gradient(adaptation.preconditioner),
     )
-    tangent, optimizer = learner.optimizer.update(gradient, adaptation.optimizer, progress)
-    parameters = preconditioner.retract(adaptation.preconditioner, tangent)
+    tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
+    parameters = axes.preconditioner.retract(adaptation.preconditioner, tangent)
     leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
     is_usable &= sums.num_used > 0
     return Adaptation(
         preconditioner=_select(is_usable, parameters, adaptation.preconditioner),
         optimizer=_select(is_usable, optimizer, adaptation.optimizer),
-        entropy_weight=learner.entropy_weight.update(beta, sums.accept_prob / sums.num_chains),
-        penalty_weight=learner.penalty_weight.update(
+        entropy_weight=axes.entropy_weight.update(beta, sums.acceptance_signal / sums.num_chains),
+        penalty_weight=axes.penalty_weight.update(
             adaptation.penalty_weight, sums.penalty / num_used
         ),
+        objective=axes.objective.update(adaptation.objective, sums.objective / num_used),
     )
+
+
+def _observe(axes, adaptation, info, sums, transition, estimate):
+    """What an observer may know of this step."""
+    log_det = axes.preconditioner.log_det(adaptation.preconditioner)
+    num_products = (
+        estimate.num_hessian_vector_products + axes.energy_gradient.num_hessian_vector_products
+    )
+    return Info(
+        accept_prob=sums.accept_prob / sums.num_chains,
+        entropy=log_det + sums.log_det / sums.num_chains,
+        spectral_radius=tf.reduce_max(estimate.spectral_radius),
+        entropy_weight=adaptation.entropy_weight,
+        penalty_weight=adaptation.penalty_weight,
+        num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
+        num_gradients=info.num_gradients + axes.proposal.num_gradients,
+        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+    )
+
+
+def _progress(axes, step, state):
+    """Fraction of the adaptation that is over."""
+    total = tf.maximum(axes.num_adaptation_steps, 1)
+    return tf.cast(step, state.position.dtype) / tf.cast(total, state.position.dtype)
 
 
 def _select(condition, new, old):
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), new, old)
 
 
-def _log_uniform(seed, num_chains, dtype):
-    return tf.math.log(tf.random.stateless_uniform([num_chains], seed, dtype=dtype))
-
-
-def _count(mask, state):
-    return tf.reduce_sum(tf.cast(mask, state.position.dtype))
-
-
-def _num_nonfinite(transition):
-    lost = tf.equal(transition.log_accept_ratio, float('-inf'))
-    return tf.reduce_sum(tf.cast(lost, tf.int32))
+def _total(x, state):
+    return tf.reduce_sum(tf.cast(x, state.position.dtype))

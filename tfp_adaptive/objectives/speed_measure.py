@@ -21,8 +21,8 @@ def generalized_speed() -> Objective:
       ...     objective=tfpa.objectives.generalized_speed())
     """
 
-    def loss(energy_change, start, end):
-        del start, end
+    def loss(energy_change, start, end, state=()):
+        del start, end, state
         return tf.nn.relu(energy_change)
 
     return Objective(loss)

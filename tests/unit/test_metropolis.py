@@ -1,10 +1,10 @@
-"""kernels.gradient_adaptive.metropolis_hastings on scripted energies."""
+"""kernels.metropolis on scripted energies."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.kernels import gradient_adaptive
+from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.typing import ChainState, Move
 
 NAN, INF = float('nan'), float('inf')
@@ -21,7 +21,7 @@ def decide(energy_change, log_uniform):
         tf.constant(np.stack([100 * index, -100 * index], axis=1)),
     )
     move = Move(proposed, tf.constant(energy_change, tf.float64), state.position, ())
-    return gradient_adaptive.metropolis_hastings(state, move, tf.constant(log_uniform, tf.float64))
+    return metropolis.metropolis_hastings(state, move, tf.constant(log_uniform, tf.float64))
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,24 @@ def test_every_field_follows_the_decision_of_its_chain():
 def test_acceptance_probability():
     transition = decide([-1.0, 0.0, 1.0, INF, NAN], np.log([0.5] * 5))
     np.testing.assert_allclose(
-        gradient_adaptive.accept_prob(transition), [1, 1, np.exp(-1), 0, 0], atol=1e-15
+        metropolis.accept_prob(transition), [1, 1, np.exp(-1), 0, 0], atol=1e-15
     )
 
 
+def test_lost_chains_are_counted():
+    transition = decide([-1.0, INF, 1e4, NAN, -INF], np.log([0.5] * 5))
+    np.testing.assert_array_equal(
+        metropolis.is_finite(transition), [True, False, True, False, False]
+    )
+    assert metropolis.num_nonfinite(transition) == 3
+
+
 @pytest.mark.parametrize('energy_change', [0.1, 0.7, 3.0])
-def test_acceptance_frequency(energy_change, rng):
+def test_acceptance_frequency(energy_change, stateless_seed):
     """exp(-Delta) of the chains accept, within 4 standard errors."""
     num = 100_000
-    transition = decide(np.full(num, energy_change), np.log(rng.uniform(size=num)))
+    log_uniform = metropolis.draw_log_uniform(stateless_seed(), num, tf.float64)
+    transition = decide(np.full(num, energy_change), log_uniform)
     expected = np.exp(-energy_change)
     standard_error = np.sqrt(expected * (1 - expected) / num)
     assert abs(np.mean(transition.is_accepted) - expected) < 4 * standard_error
