@@ -2,11 +2,17 @@
 
 from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals, sampling
 from tfp_adaptive._version import __version__
-from tfp_adaptive.kernels import EntropyAdaptiveHMC
+from tfp_adaptive.kernels import (
+    EntropyAdaptiveHMC,
+    GradientAdaptiveMALA,
+    GradientAdaptiveRandomWalk,
+)
 from tfp_adaptive.sampling import sample
 
 __all__ = [
     'EntropyAdaptiveHMC',
+    'GradientAdaptiveMALA',
+    'GradientAdaptiveRandomWalk',
     '__version__',
     'entropy',
     'objectives',

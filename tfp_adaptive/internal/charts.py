@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-MIN_DIAGONAL = 1e-6
-"""Euclidean steps could make a diagonal vanish or change sign; it is clipped here."""
+_PUBLISHED_MIN_DIAGONAL = 1e-3
 
 
 class Chart(NamedTuple):
@@ -33,6 +32,24 @@ def select(coordinates: str, relative: Chart, euclidean: Chart) -> Chart:
     if coordinates not in charts:
         raise ValueError(f'`coordinates` must be one of {sorted(charts)}; got {coordinates!r}.')
     return charts[coordinates]
+
+
+def diagonal_floor(coordinates: str, min_diagonal: float | None) -> float:
+    """Where a diagonal is clipped in euclidean coordinates: a step could make it change sign.
+
+    Raises:
+      ValueError: if the floor is not positive, or given for coordinates that need none.
+    """
+    if min_diagonal is None:
+        return _PUBLISHED_MIN_DIAGONAL
+    if coordinates != 'euclidean':
+        raise ValueError(
+            f'`min_diagonal` belongs to euclidean coordinates; {coordinates!r} ones stay positive '
+            'by themselves. Leave it out.'
+        )
+    if min_diagonal <= 0:
+        raise ValueError(f'`min_diagonal` must be positive; got {min_diagonal}.')
+    return min_diagonal
 
 
 def initial_scale_vector(initial_scale, guess, event_size: int, dtype):

@@ -18,8 +18,10 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
 
     Args:
       target: the log-density.
-      state: ChainState of C chains.
+      state: ChainState of C chains; a score it lacks costs a gradient more.
     """
+    if not state.score.shape[-1]:
+        state = state._replace(score=target.value_and_score(state.position)[1])
     length = tf.sqrt(chains.squared_norm(state.score))[:, tf.newaxis]
     direction = tf.math.divide_no_nan(state.score, length)
     root_mean_square = tf.sqrt(tf.reduce_mean(tf.square(state.position), axis=-1, keepdims=True))

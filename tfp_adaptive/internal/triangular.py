@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import charts
 from tfp_adaptive.typing import Pairs
 
 _DENSE_SIZE = 16
@@ -42,10 +41,10 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     return tf.linalg.band_part(tf.linalg.triangular_solve(factor, gradient, adjoint=True), -1, 0)
 
 
-def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """Factor + tangent, its diagonal clipped to stay positive."""
+def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor, floor: float) -> tf.Tensor:
+    """Adds the tangent and clips the diagonal at `floor`."""
     moved = factor + tangent
-    diagonal = tf.maximum(tf.linalg.diag_part(moved), charts.MIN_DIAGONAL)
+    diagonal = tf.maximum(tf.linalg.diag_part(moved), floor)
     return tf.linalg.set_diag(moved, diagonal)
 
 

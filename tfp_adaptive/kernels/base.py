@@ -26,7 +26,8 @@ class KernelResults(NamedTuple):
 
     Attributes:
       target_log_prob: log-density of the current state, shape [*batch].
-      grads_target_log_prob: list of its gradients, shaped like the parts of the state.
+      grads_target_log_prob: list of its gradients, shaped like the parts of the state; empty for
+        kernels that use none.
       log_accept_ratio: [*batch]; -inf where the proposal's energy was not finite.
       is_accepted: [*batch] bool.
       proposed_state: structure of the state.
@@ -141,12 +142,10 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """
         with tf.name_scope(self.name + '_bootstrap_results'):
             parts = packing.to_parts(init_state)
-            log_prob, grads = log_density.value_and_gradients(self.target_log_prob_fn, parts)
+            log_prob, grads = self._evaluate(parts)
             layout = packing.make_layout(parts, log_prob.shape)
             dtype = log_prob.dtype
-            state = ChainState(
-                packing.pack(layout, parts), tf.reshape(log_prob, [-1]), packing.pack(layout, grads)
-            )
+            state = self._chain_state(layout, parts, log_prob, grads)
             target = self._packed_target(layout, parts)
             return KernelResults(
                 target_log_prob=log_prob,
@@ -180,10 +179,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             parts = packing.to_parts(current_state)
             layout = packing.make_layout(parts, previous.target_log_prob.shape)
             batch_shape = packing.batch_shape_of(layout, parts[0])
-            state = ChainState(
-                packing.pack(layout, parts),
-                tf.reshape(previous.target_log_prob, [-1]),
-                packing.pack(layout, previous.grads_target_log_prob),
+            state = self._chain_state(
+                layout, parts, previous.target_log_prob, previous.grads_target_log_prob
             )
             noise = self._sampler.draw(
                 seed, chains.count(state.log_prob), layout.event_size, state.position.dtype
@@ -201,18 +198,21 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             def unpack(packed):
                 return packing.unpack(layout, packed, batch_shape, like=parts)
 
+            def gradients(score):
+                return unpack(score) if self._sampler.uses_score else ()
+
             def per_chain(x):
                 return tf.reshape(x, batch_shape)
 
             new, proposed = transition.state, transition.proposed
             return packing.like_state(current_state, unpack(new.position)), KernelResults(
                 target_log_prob=per_chain(new.log_prob),
-                grads_target_log_prob=unpack(new.score),
+                grads_target_log_prob=gradients(new.score),
                 log_accept_ratio=per_chain(transition.log_accept_ratio),
                 is_accepted=per_chain(transition.is_accepted),
                 proposed_state=packing.like_state(current_state, unpack(proposed.position)),
                 proposed_results=ProposedResults(
-                    per_chain(proposed.log_prob), unpack(proposed.score)
+                    per_chain(proposed.log_prob), gradients(proposed.score)
                 ),
                 step_size=previous.step_size,
                 step=previous.step + 1,
@@ -220,6 +220,17 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 adaptation=adaptation,
                 info=info,
             )
+
+    def _evaluate(self, parts):
+        """The log-density and, for samplers that use it, its gradients."""
+        if self._sampler.uses_score:
+            return log_density.value_and_gradients(self.target_log_prob_fn, parts)
+        return tf.convert_to_tensor(self.target_log_prob_fn(*parts)), ()
+
+    def _chain_state(self, layout, parts, log_prob, grads):
+        position = packing.pack(layout, parts)
+        score = packing.pack(layout, grads) if self._sampler.uses_score else position[:, :0]
+        return ChainState(position, tf.reshape(log_prob, [-1]), score)
 
     def _packed_target(self, layout, parts):
         return log_density.packed_log_density(self.target_log_prob_fn, layout, parts)

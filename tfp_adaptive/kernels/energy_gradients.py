@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.typing import LinearMap
+from tfp_adaptive.typing import LinearMap, Proposal
 
 
 class EnergyGradient(NamedTuple):
@@ -30,9 +30,14 @@ def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
     )
 
 
+def learning_proposal(proposal: Proposal) -> Proposal:
+    """The variant of `proposal` that records what learning needs."""
+    return proposal.learning or proposal
+
+
 def fast(proposal, preconditioner, objective) -> EnergyGradient:
     """Every gradient of U along the trajectory is held constant: closed form, no second pass."""
-    proposal = proposal.learning or proposal
+    proposal = learning_proposal(proposal)
 
     def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
         factor = proposal_factor(preconditioner, parameters, step_size)
@@ -56,7 +61,7 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
 
 def exact(proposal, preconditioner, objective) -> EnergyGradient:
     """Gradients flow through the whole trajectory: about one Hessian-vector product a gradient."""
-    proposal = proposal.learning or proposal
+    proposal = learning_proposal(proposal)
 
     def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
         still = tf.nest.map_structure(tf.zeros_like, preconditioner.log_det_gradient(parameters))
@@ -84,3 +89,15 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
         return move, gradient
 
     return EnergyGradient(differentiable_move, proposal.num_gradients)
+
+
+def select(name: str) -> Callable:
+    """`fast` or `exact`, by name.
+
+    Raises:
+      ValueError: for any other name.
+    """
+    choices = {'fast': fast, 'exact': exact}
+    if name not in choices:
+        raise ValueError(f"the energy gradient must be 'fast' or 'exact'; got {name!r}.")
+    return choices[name]

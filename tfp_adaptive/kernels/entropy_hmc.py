@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from tfp_adaptive import entropy as entropies
 from tfp_adaptive import objectives, optimizers, preconditioners, proposals
-from tfp_adaptive.kernels import base, energy_gradients, frozen, gradient_adaptive
-from tfp_adaptive.typing import Entropy, Objective, Optimizer, Preconditioner
+from tfp_adaptive.kernels import adaptive, energy_gradients, gradient_adaptive
+from tfp_adaptive.typing import Controller, Entropy, Objective, Optimizer, Preconditioner
 
 
-class EntropyAdaptiveHMC(base.SamplerKernel):
+class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
     """HMC or MALA whose preconditioner ascends an entropy-regularised speed measure.
 
     One step, for each of C chains with position q and the shared factor C (C C^T = M^{-1}):
@@ -57,8 +57,8 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
         target_accept_prob: float = 0.67,
         energy_gradient: str = 'fast',
         step_size=1.0,
-        entropy_weight=None,
-        penalty_weight=None,
+        entropy_weight: Controller | None = None,
+        penalty_weight: Controller | None = None,
         pool_fn: Callable[[list], list] | None = None,
         name: str | None = None,
     ):
@@ -71,8 +71,8 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
           num_adaptation_steps: steps that learn; bitwise constant after. Default 1000.
           preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
           objective: what a good move is. Default `None`: `objectives.generalized_speed()`.
-          entropy: estimator of log det(I + D). Default `None`: `entropy.log_det()` for L = 1,
-            else `entropy.russian_roulette()`.
+          entropy: estimator of log det(I + D). Default `None`: `entropy.log_det()` for L = 1 and
+            for objectives without entropy, else `entropy.russian_roulette()`.
           optimizer: Default `None`: `optimizers.adam()`.
           target_accept_prob: alpha* in (0, 1), steers beta. Default 0.67.
           energy_gradient: 'fast' (default) holds the gradients of U along the trajectory constant,
@@ -81,7 +81,8 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
           step_size: factor on C; a scalar, or one value per chain. Not adapted here (C is), but a
             TFP step-size adapter around this kernel may change it. Default 1.
           entropy_weight: controller of beta. Default `None`:
-            `optimizers.acceptance_controller(target_accept_prob)`.
+            `optimizers.acceptance_controller(target_accept_prob)`, or 0 for objectives without
+            entropy.
           penalty_weight: controller of gamma. Default `None`: `optimizers.penalty_controller()`.
           pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
             all processes; called once a step. Default `None`: one process.
@@ -89,56 +90,25 @@ class EntropyAdaptiveHMC(base.SamplerKernel):
 
         Raises:
           TypeError: if `target_log_prob_fn` is not callable.
-          ValueError: if an argument is out of its range, or for L > 1 if `entropy` is `log_det()`
-            but the proposal needs more.
+          ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
-        if energy_gradient not in ('fast', 'exact'):
-            raise ValueError(
-                f"`energy_gradient` must be 'fast' or 'exact'; got {energy_gradient!r}."
-            )
-        self._proposal = proposals.leapfrog(num_leapfrog_steps)
-        self._preconditioner = preconditioner or preconditioners.cholesky()
-        if entropy is None:
-            is_linear = num_leapfrog_steps == 1
-            entropy = entropies.log_det() if is_linear else entropies.russian_roulette()
         objective = objective or objectives.generalized_speed()
-        differentiate = getattr(energy_gradients, energy_gradient)
-        sampler = gradient_adaptive.adaptive_sampler(
-            gradient_adaptive.Axes(
-                proposal=self._proposal,
-                preconditioner=self._preconditioner,
-                objective=objective,
-                energy_gradient=differentiate(self._proposal, self._preconditioner, objective),
-                entropy=entropy,
-                optimizer=optimizer or optimizers.adam(),
-                entropy_weight=entropy_weight
-                or optimizers.acceptance_controller(target_accept_prob),
-                penalty_weight=penalty_weight or optimizers.penalty_controller(),
-                num_adaptation_steps=num_adaptation_steps,
-                pool_fn=pool_fn or (lambda tensors: tensors),
-            )
+        if not objective.uses_entropy:
+            entropy = entropy or entropies.log_det()
+            entropy_weight = entropy_weight or optimizers.fixed_weight(0.0)
+        elif num_leapfrog_steps == 1:
+            entropy = entropy or entropies.log_det()
+        axes = gradient_adaptive.Axes(
+            proposal=proposals.leapfrog(num_leapfrog_steps),
+            preconditioner=preconditioner or preconditioners.cholesky(),
+            objective=objective,
+            energy_gradient=energy_gradients.select(energy_gradient),
+            entropy=entropy or entropies.russian_roulette(),
+            optimizer=optimizer or optimizers.adam(),
+            entropy_weight=entropy_weight or optimizers.acceptance_controller(target_accept_prob),
+            penalty_weight=penalty_weight or optimizers.penalty_controller(),
+            num_adaptation_steps=num_adaptation_steps,
+            pool_fn=pool_fn,
         )
-        super().__init__(parameters, sampler)
-
-    @property
-    def is_calibrated(self) -> bool:
-        """`True`: each step is a Metropolis-Hastings step, exact once adaptation has ended."""
-        return True
-
-    def frozen(self, kernel_results: base.KernelResults) -> frozen.FrozenKernel:
-        """The learned proposal as a kernel of its own, with no adaptation code in its graph.
-
-        Args:
-          kernel_results: results of this kernel, for instance the final ones of the warm-up.
-
-        Returns:
-          A `FrozenKernel` with the preconditioner and step size of `kernel_results`.
-        """
-        return frozen.FrozenKernel(
-            self.target_log_prob_fn,
-            self._proposal,
-            self._preconditioner,
-            kernel_results.adaptation.preconditioner,
-            step_size=kernel_results.step_size,
-        )
+        super().__init__(parameters, axes)

@@ -18,7 +18,11 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import chains, curvature
 from tfp_adaptive.kernels import metropolis
-from tfp_adaptive.kernels.energy_gradients import EnergyGradient, proposal_factor
+from tfp_adaptive.kernels.energy_gradients import (
+    EnergyGradient,
+    learning_proposal,
+    proposal_factor,
+)
 from tfp_adaptive.typing import (
     Controller,
     Entropy,
@@ -56,13 +60,13 @@ class Axes(NamedTuple):
     proposal: Proposal
     preconditioner: Preconditioner
     objective: Objective
-    energy_gradient: EnergyGradient
+    energy_gradient: Callable[..., EnergyGradient]
     entropy: Entropy
     optimizer: Optimizer
     entropy_weight: Controller
     penalty_weight: Controller
     num_adaptation_steps: Any
-    pool_fn: Callable[[list], list]
+    pool_fn: Callable[[list], list] | None = None
 
 
 class _Sums(NamedTuple):
@@ -88,11 +92,12 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     Returns:
       A `Sampler` whose adaptation is an `Adaptation`.
     """
+    energy_gradient = axes.energy_gradient(axes.proposal, axes.preconditioner, axes.objective)
     return Sampler(
         init=functools.partial(_init, axes),
         init_info=_init_info,
         draw=functools.partial(_draw, axes),
-        step=functools.partial(_step, axes),
+        step=functools.partial(_step, axes, energy_gradient),
         uses_score=axes.proposal.uses_score,
     )
 
@@ -126,9 +131,9 @@ def _draw(axes, seed, num_chains, event_size, dtype):
     )
 
 
-def _step(axes, target, state, adaptation, info, noise, step_size, step):
+def _step(axes, energy, target, state, adaptation, info, noise, step_size, step):
     is_adapting = step < axes.num_adaptation_steps
-    move, energy_gradient = axes.energy_gradient.differentiable_move(
+    move, energy_gradient = energy.differentiable_move(
         target, adaptation.preconditioner, step_size, state, noise.move, adaptation.objective
     )
     transition = metropolis.metropolis_hastings(state, move, noise.log_uniform)
@@ -153,10 +158,17 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         penalty=_total(estimate.penalty, state),
         log_det=_total(estimate.log_det, state),
     )
-    sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
+    if axes.pool_fn is not None:
+        sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
     learned = _learn(axes, adaptation, sums, _progress(axes, step, state))
     adaptation = _select(is_adapting, learned, adaptation)
-    return transition, adaptation, _observe(axes, adaptation, info, sums, transition, estimate)
+    num_products = estimate.num_hessian_vector_products + energy.num_hessian_vector_products
+    info = _observe(axes, adaptation, info, sums, transition, estimate)
+    return (
+        transition,
+        adaptation,
+        info._replace(num_hessian_vector_products=info.num_hessian_vector_products + num_products),
+    )
 
 
 def _residual(axes, target, parameters, step_size, midpoint):
@@ -209,18 +221,14 @@ def _learn(axes, adaptation, sums, progress):
 def _observe(axes, adaptation, info, sums, transition, estimate):
     """What an observer may know of this step."""
     log_det = axes.preconditioner.log_det(adaptation.preconditioner)
-    num_products = (
-        estimate.num_hessian_vector_products + axes.energy_gradient.num_hessian_vector_products
-    )
-    return Info(
+    return info._replace(
         accept_prob=sums.accept_prob / sums.num_chains,
         entropy=log_det + sums.log_det / sums.num_chains,
         spectral_radius=tf.reduce_max(estimate.spectral_radius),
         entropy_weight=adaptation.entropy_weight,
         penalty_weight=adaptation.penalty_weight,
         num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
-        num_gradients=info.num_gradients + axes.proposal.num_gradients,
-        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+        num_gradients=info.num_gradients + learning_proposal(axes.proposal).num_gradients,
     )
 
 

@@ -44,7 +44,9 @@ def acceptance_controller(
         raise ValueError(f'`signal` must be one of {sorted(signals)}; got {signal!r}.')
 
     def update(weight, accept_prob):
-        return tf.clip_by_value(weight * (1 + rate * (accept_prob - target_accept_prob)), *bounds)
+        lower, upper = (tf.cast(bound, weight.dtype) for bound in bounds)
+        moved = weight * (1 + rate * (accept_prob - target_accept_prob))
+        return tf.clip_by_value(moved, lower, upper)
 
     return Controller(initial, update, signals[signal])
 
@@ -76,6 +78,26 @@ def penalty_controller(
         return tf.clip_by_value(weight + rate * penalty, *bounds)
 
     return Controller(initial, update)
+
+
+def fixed_weight(weight: float) -> Controller:
+    """A weight that stays where it is; 0 switches its term off.
+
+    Args:
+      weight: not negative.
+
+    Returns:
+      A `Controller` that ignores what it is fed.
+
+    Raises:
+      ValueError: if `weight` is negative.
+
+    Example:
+      >>> controller = tfpa.optimizers.fixed_weight(1.0)
+    """
+    if weight < 0:
+        raise ValueError(f'`weight` must not be negative; got {weight}.')
+    return Controller(weight, lambda current, signal: current, _probability)
 
 
 def _probability(transition):

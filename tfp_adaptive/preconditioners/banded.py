@@ -48,7 +48,12 @@ class BandedTangent(NamedTuple):
 
 
 def banded(
-    bandwidth: int = 1, border_size: int = 0, initial_scale=None, *, coordinates: str = 'relative'
+    bandwidth: int = 1,
+    border_size: int = 0,
+    initial_scale=None,
+    *,
+    coordinates: str = 'relative',
+    min_diagonal: float | None = None,
 ) -> Preconditioner:
     """An upper banded precision factor, bordered by the last `border_size` coordinates.
 
@@ -60,6 +65,9 @@ def banded(
       initial_scale: scalar or [D], initial standard deviations, in the units of the state. Default
         `None`: a safe fraction of 1 / sqrt(largest curvature) at the start.
       coordinates: 'relative' (default) or 'euclidean' (entries of T, R and G).
+
+      min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
+        Default `None`: 1e-3, as published.
 
     Returns:
       A `Preconditioner` whose parameters are `BandedParameters`.
@@ -116,10 +124,15 @@ def banded(
         weights = tf.concat([tf.repeat(coin, n, axis=1), tf.repeat(1 - coin, border_size, 1)], 1)
         return tf.sqrt(2 * weights) * signs
 
+    floor = charts.diagonal_floor(coordinates, min_diagonal)
     chart = charts.select(
         coordinates,
         relative=charts.Chart(_relative_gradient, _relative_log_det_gradient, _relative_update),
-        euclidean=charts.Chart(_euclidean_gradient, _euclidean_log_det_gradient, _euclidean_update),
+        euclidean=charts.Chart(
+            _euclidean_gradient,
+            _euclidean_log_det_gradient,
+            lambda parameters, tangent: _euclidean_update(parameters, tangent, floor),
+        ),
     )
     return Preconditioner(
         init=init,
@@ -195,11 +208,11 @@ def _euclidean_log_det_gradient(parameters):
     return BandedParameters(band, tf.zeros_like(parameters.border), corner)
 
 
-def _euclidean_update(parameters, tangent):
+def _euclidean_update(parameters, tangent, floor):
     band = parameters.band + tangent.band
-    diagonal = tf.maximum(band[:1], charts.MIN_DIAGONAL)
+    diagonal = tf.maximum(band[:1], floor)
     return BandedParameters(
         band=tf.concat([diagonal, band[1:]], axis=0),
         border=parameters.border + tangent.border,
-        corner=triangular.euclidean_update(parameters.corner, tangent.corner),
+        corner=triangular.euclidean_update(parameters.corner, tangent.corner, floor),
     )

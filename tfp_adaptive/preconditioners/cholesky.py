@@ -11,7 +11,9 @@ from tfp_adaptive.internal import charts, triangular
 from tfp_adaptive.typing import Preconditioner
 
 
-def cholesky(initial_scale=None, *, coordinates: str = 'relative') -> Preconditioner:
+def cholesky(
+    initial_scale=None, *, coordinates: str = 'relative', min_diagonal: float | None = None
+) -> Preconditioner:
     """A dense lower triangular factor.
 
     Args:
@@ -21,17 +23,22 @@ def cholesky(initial_scale=None, *, coordinates: str = 'relative') -> Preconditi
       coordinates: 'relative' (default; C -> C (I + A)) or 'euclidean' (the entries of C, as the
         paper).
 
+      min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
+        Default `None`: 1e-3, as published.
+
     Returns:
       A `Preconditioner` whose parameters are C, shape [D, D].
 
     Raises:
-      ValueError: for an unknown `coordinates` or an `initial_scale` that is not positive.
+      ValueError: for an unknown `coordinates`, or an `initial_scale` or `min_diagonal` that is not
+        positive.
 
     Example:
       >>> kernel = tfpa.EntropyAdaptiveHMC(
       ...     target_log_prob_fn, num_leapfrog_steps=2, num_adaptation_steps=500,
       ...     preconditioner=tfpa.preconditioners.cholesky(initial_scale=0.1))
     """
+    floor = charts.diagonal_floor(coordinates, min_diagonal)
     chart = charts.select(
         coordinates,
         relative=charts.Chart(
@@ -42,7 +49,7 @@ def cholesky(initial_scale=None, *, coordinates: str = 'relative') -> Preconditi
         euclidean=charts.Chart(
             gradient=triangular.euclidean_gradient,
             log_det_gradient=lambda factor: tf.linalg.diag(1 / tf.linalg.diag_part(factor)),
-            retract=triangular.euclidean_update,
+            retract=lambda factor, tangent: triangular.euclidean_update(factor, tangent, floor),
         ),
     )
     return Preconditioner(

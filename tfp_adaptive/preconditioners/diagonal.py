@@ -10,7 +10,9 @@ from tfp_adaptive.internal import charts
 from tfp_adaptive.typing import Preconditioner
 
 
-def diagonal(initial_scale=None, *, coordinates: str = 'relative') -> Preconditioner:
+def diagonal(
+    initial_scale=None, *, coordinates: str = 'relative', min_diagonal: float | None = None
+) -> Preconditioner:
     """One scale per coordinate.
 
     Args:
@@ -18,17 +20,22 @@ def diagonal(initial_scale=None, *, coordinates: str = 'relative') -> Preconditi
         1 / sqrt(largest curvature) at the start, found from one extra gradient.
       coordinates: 'relative' (default; learns log c) or 'euclidean' (learns c, as the paper).
 
+      min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
+        Default `None`: 1e-3, as published.
+
     Returns:
       A `Preconditioner` whose parameters are c, shape [D].
 
     Raises:
-      ValueError: for an unknown `coordinates` or an `initial_scale` that is not positive.
+      ValueError: for an unknown `coordinates`, or an `initial_scale` or `min_diagonal` that is not
+        positive.
 
     Example:
       >>> kernel = tfpa.EntropyAdaptiveHMC(
       ...     target_log_prob_fn, num_leapfrog_steps=5, num_adaptation_steps=500,
       ...     preconditioner=tfpa.preconditioners.diagonal())
     """
+    floor = charts.diagonal_floor(coordinates, min_diagonal)
     chart = charts.select(
         coordinates,
         relative=charts.Chart(
@@ -39,7 +46,7 @@ def diagonal(initial_scale=None, *, coordinates: str = 'relative') -> Preconditi
         euclidean=charts.Chart(
             gradient=lambda scale, pairs: tf.reduce_sum(pairs.left * pairs.right, axis=0) / scale,
             log_det_gradient=tf.math.reciprocal,
-            retract=lambda scale, tangent: tf.maximum(scale + tangent, charts.MIN_DIAGONAL),
+            retract=lambda scale, tangent: tf.maximum(scale + tangent, floor),
         ),
     )
     return Preconditioner(

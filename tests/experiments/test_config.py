@@ -1,0 +1,55 @@
+"""Experiments as files: every one loads, and overrides are typed."""
+
+import pytest
+
+from experiments import config as configs
+from experiments.config import ConfigError
+
+
+@pytest.mark.parametrize('name', configs.names())
+def test_every_experiment_loads(name):
+    config = configs.load(name)
+    assert config.description
+    assert config.run_name == name
+    assert bool(config.target) != bool(config.targets)
+
+
+def test_overrides_reach_settings_and_target():
+    config = configs.load(
+        'gaussian', ['kind=iid', 'num_dims=3', 'nuts=true', 'condition_number=10']
+    )
+    assert config.target['kind'] == 'iid'
+    assert config.target['num_dims'] == 3
+    assert config.target['condition_number'] == 10.0
+    assert config.settings['nuts'] is True
+    assert config.run_name == 'gaussian-condition_number=10.0-kind=iid-num_dims=3-nuts=true'
+
+
+def test_an_override_by_the_same_value_is_no_change():
+    assert configs.load('gaussian', ['num_dims=51']).run_name == 'gaussian'
+
+
+def test_lists_are_separated_by_commas():
+    config = configs.load('defaults', ['seeds=4,5', 'only=german,heart'])
+    assert config.settings['seeds'] == [4, 5]
+    assert config.settings['only'] == ['german', 'heart']
+
+
+@pytest.mark.parametrize(
+    ('assignment', 'message'),
+    [
+        ('num_dimz=3', r"no setting 'num_dimz'\. Did you mean num_dims\? Valid keys: .*kind"),
+        ('num_dims=many', "num_dims must be of type int; got 'many'"),
+        ('nuts=yes', "nuts must be true or false; got 'yes'"),
+        ('num_dims', "--set needs key=value; got 'num_dims'"),
+        ('name=banana', "no setting 'name'"),
+    ],
+)
+def test_mistakes_are_explained(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        configs.load('gaussian', [assignment])
+
+
+def test_unknown_experiment_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r'there are .*gaussian'):
+        configs.load('gausian')

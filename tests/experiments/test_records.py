@@ -1,0 +1,63 @@
+"""Records survive the round trip through JSON, and the report shows what they hold."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import config as configs
+from experiments import records, report
+from experiments.errors import ExperimentError
+from experiments.tables import Table, show, to_markdown
+
+
+@pytest.fixture
+def record():
+    table = Table('Title', ['name', 'x'], [['a', 0.12345], ['b', None]], note='A note.')
+    return records.make(
+        configs.load('gaussian', ['seed=3']), 1.5, [table], [{'min_ess': 2.0}], ['figure.png']
+    )
+
+
+def test_round_trip(record, tmp_path):
+    assert records.read(records.write(record, tmp_path / 'run')) == record
+
+
+def test_record_names_versions_and_machine(record):
+    assert {'tensorflow', 'tfp_adaptive', 'platform', 'cpu_count'} <= set(record.environment)
+    assert record.config['settings']['seed'] == 3
+
+
+def test_numbers_that_json_lacks_become_null(record, tmp_path):
+    record.runs[0].update(min_ess=float('nan'), max_rhat=np.float32('inf'), count=np.int64(3))
+    content = json.loads(records.write(record, tmp_path).read_text())
+    assert content['runs'] == [{'min_ess': None, 'max_rhat': None, 'count': 3}]
+
+
+def test_report_holds_tables_and_figures(record, tmp_path):
+    records.write(record, tmp_path / record.run_name)
+    page = report.write(tmp_path).read_text()
+    assert '## gaussian-seed=3' in page
+    assert '| a    | 0.123 |' in page
+    assert '| b    | -     |' in page
+    assert '![figure.png](gaussian-seed=3/figure.png)' in page
+
+
+def test_what_is_no_record_is_named(tmp_path):
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run' / records.FILE_NAME).write_text('{"a": 1}')
+    with pytest.raises(ExperimentError, match='is not a record'):
+        report.write(tmp_path)
+
+
+def test_markdown_lines_up():
+    table = to_markdown(Table('T', ['a', 'bb'], [[1234, 0.5]], note='N'))
+    assert table == '## T\n\n| a     | bb  |\n|-------|-----|\n| 1,234 | 0.5 |\n\nN\n'
+
+
+@pytest.mark.parametrize(
+    ('cell', 'text'),
+    [(None, '-'), (float('nan'), '-'), (12345.6, '12,346'), (1.2e-5, '1.2e-05'), ('x', 'x')],
+)
+def test_cells(cell, text):
+    assert show(cell) == text

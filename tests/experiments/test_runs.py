@@ -1,0 +1,72 @@
+"""Every experiment end to end, tiny."""
+
+import json
+
+from experiments import cli, config
+
+_SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
+_SHORT_VOLATILITY = [
+    *('num_points=50', 'num_leapfrog_steps=2', 'rival_warmup_steps=4', 'rival_results=4'),
+    *('nuts_chains=2', 'nuts_warmup_steps=4', 'nuts_results=4'),
+]
+
+
+def _run(tmp_path, name, *settings):
+    arguments = ['run', name, '--no-progress', '--output', str(tmp_path), '--set', *settings]
+    assert cli.main(arguments) == 0
+    [folder] = tmp_path.iterdir()
+    return folder, json.loads((folder / 'record.json').read_text())
+
+
+def test_stochastic_volatility(tmp_path, capsys):
+    folder, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY)
+    samplers = [run['sampler'] for run in record['runs']]
+    assert samplers == ['bordered band', 'band', 'diagonal', 'NUTS']
+    posterior, comparison = record['tables']
+    assert [row[0] for row in posterior['rows'][:3]] == ['phi', 'mu', 'sigma']
+    assert len(comparison['rows']) == 4
+    assert all(run['num_gradients'] > 0 for run in record['runs'])
+    nuts = record['runs'][-1]
+    assert nuts['num_lockstep_gradients'] >= nuts['num_gradients']
+    assert (folder / 'volatility.png').stat().st_size > 10_000
+    assert 'bordered band' in (folder / 'tables.md').read_text()
+    assert 'Posterior' in capsys.readouterr().out
+
+
+def test_stochastic_volatility_without_rivals(tmp_path):
+    switches = ['band=false', 'diagonal=false', 'nuts=false']
+    _, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY, *switches)
+    assert [run['sampler'] for run in record['runs']] == ['bordered band']
+
+
+def test_gaussian_with_nuts(tmp_path):
+    _, record = _run(tmp_path, 'gaussian', *_SHORT, 'kind=iid', 'num_dims=3', 'nuts=true')
+    adaptive, nuts = record['runs']
+    assert adaptive['num_gradients'] == adaptive['num_lockstep_gradients'] >= 2 * 8
+    assert nuts['sampler'] == 'NUTS'
+    assert adaptive['largest_error'] > 0
+
+
+def test_banana(tmp_path):
+    _, record = _run(tmp_path, 'banana', *_SHORT)
+    assert record['runs'][0]['target'] == 'banana'
+
+
+def test_logistic_regression(tmp_path, monkeypatch, rng):
+    labels = (rng.uniform(size=20) < 0.5).astype(float)
+    monkeypatch.setattr('experiments.data.load', lambda name: (rng.normal(size=[20, 2]), labels))
+    _, record = _run(tmp_path, 'logistic_regression', *_SHORT, 'data=heart')
+    assert record['runs'][0]['target'] == 'heart'
+
+
+def test_defaults(tmp_path):
+    _, record = _run(tmp_path, 'defaults', *_SHORT, 'only=iid-2,process', 'seeds=1,2')
+    [table] = record['tables']
+    assert [row[0] for row in table['rows']] == ['process', 'iid-2']
+    assert [(run['target'], run['seed']) for run in record['runs']] == [
+        ('process', 1), ('process', 2), ('iid-2', 1), ('iid-2', 2)
+    ]  # fmt: skip
+
+
+def test_defaults_cover_at_least_eight_targets():
+    assert len(config.load('defaults').targets) >= 8

@@ -1,0 +1,151 @@
+"""Densities against slow twins, their gradients against finite differences, and known moments."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from experiments import targets
+from experiments.targets import gaussian, logistic_regression, stochastic_volatility
+
+tfb, tfd = tfp.bijectors, tfp.distributions
+
+
+def _gradient(log_prob, q):
+    with tf.GradientTape() as tape:
+        tape.watch(q)
+        value = log_prob(q)
+    return tape.gradient(value, q)
+
+
+def _finite_differences(log_prob, q, step=1e-5):
+    steps = step * tf.eye(q.shape[-1], dtype=q.dtype)
+    return (log_prob(q + steps) - log_prob(q - steps)) / (2 * step)
+
+
+def _slow_stochastic_volatility(y):
+    """The model in TFP's words: one distribution a line, one chain at a time."""
+    to_phi = tfb.Chain([tfb.Shift(np.float64(-1)), tfb.Scale(np.float64(2)), tfb.Sigmoid()])
+
+    def log_prob(q):
+        h, x, mu, s = q[:-3], q[-3], q[-2], q[-1]
+        phi, sigma = to_phi.forward(x), tfb.Softplus().forward(s)
+        prior = (
+            to_phi.inverse_log_det_jacobian(phi, 0) * -1
+            + tfd.Beta(np.float64(20), np.float64(1.5)).log_prob((phi + 1) / 2)
+            - np.log(2.0)
+            + tfd.Cauchy(np.float64(0), np.float64(2)).log_prob(mu)
+            + tfd.HalfCauchy(np.float64(0), np.float64(1)).log_prob(sigma)
+            + tfb.Softplus().forward_log_det_jacobian(s, 0)
+        )
+        path = tfd.Normal(np.float64(0), sigma / tf.sqrt(1 - phi**2)).log_prob(h[0])
+        for previous, current in itertools.pairwise(h):
+            path += tfd.Normal(phi * previous, sigma).log_prob(current)
+        data = tfd.Normal(np.float64(0), tf.exp((mu + h) / 2)).log_prob(y)
+        return prior + path + tf.reduce_sum(data)
+
+    return log_prob
+
+
+@pytest.fixture
+def volatility_positions(rng):
+    q = rng.normal(size=[3, 23])
+    q[:, -3:] = [[3.0, -0.5, -0.5], [-1.0, 2.0, 1.5], [6.0, -4.0, -3.0]]
+    return tf.constant(q)
+
+
+def test_stochastic_volatility_is_its_slow_twin(volatility_positions):
+    y = stochastic_volatility.returns(20)
+    fast = stochastic_volatility.make_log_prob(y)
+    slow = _slow_stochastic_volatility(y)
+    np.testing.assert_allclose(
+        fast(volatility_positions), [slow(q) for q in volatility_positions], rtol=1e-12
+    )
+
+
+def test_stochastic_volatility_gradient(volatility_positions):
+    log_prob = stochastic_volatility.make_log_prob(stochastic_volatility.returns(20))
+    for q in volatility_positions:
+        expected = _finite_differences(log_prob, q)
+        np.testing.assert_allclose(_gradient(log_prob, q), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_stochastic_volatility_curvature_by_forward_mode(volatility_positions):
+    log_prob = stochastic_volatility.make_log_prob(stochastic_volatility.returns(20))
+    q, x = volatility_positions[0], volatility_positions[1]
+    with tf.autodiff.ForwardAccumulator(q, x) as accumulator:
+        score = _gradient(log_prob, q)
+    step = 1e-6
+    expected = (_gradient(log_prob, q + step * x) - _gradient(log_prob, q - step * x)) / (2 * step)
+    np.testing.assert_allclose(accumulator.jvp(score), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_stochastic_volatility_any_batch_and_xla(volatility_positions):
+    log_prob = stochastic_volatility.make_log_prob(stochastic_volatility.returns(20))
+    expected = log_prob(volatility_positions).numpy()
+    batched = tf.broadcast_to(volatility_positions, [2, 3, 23])
+    np.testing.assert_allclose(log_prob(batched), np.stack([expected] * 2), rtol=1e-12)
+    compiled = tf.function(log_prob, jit_compile=True)(volatility_positions)
+    np.testing.assert_allclose(compiled, expected, rtol=1e-12)
+
+
+def test_stochastic_volatility_returns():
+    y = stochastic_volatility.returns()
+    assert y.shape == (2516,)
+    np.testing.assert_allclose([y.mean(), y.std()], [0, 1.0994369], atol=1e-7)
+    with pytest.raises(ValueError, match=r'num_points must lie in \[2, 2516\]; got 1'):
+        stochastic_volatility.returns(1)
+
+
+def test_stochastic_volatility_starts_like_its_prior_path(stateless_seed):
+    target = targets.make('stochastic_volatility')
+    q = target.initial_state(40, stateless_seed())
+    assert q.shape == [40, target.event_size]
+    phi, _, sigma = stochastic_volatility.constrain(q[:, -3:])
+    innovations = (q[:, 1:2516] - phi[:, tf.newaxis] * q[:, :2515]) / sigma[:, tf.newaxis]
+    # 40 x 2515 standard normals
+    np.testing.assert_allclose(tf.reduce_mean(innovations**2), 1, atol=4 * np.sqrt(2 / 100_600))
+    np.testing.assert_allclose(
+        tf.reduce_mean(q[:, -3:], axis=0), [3, -0.5, -0.5], atol=4 * 0.5 / np.sqrt(40)
+    )
+    assert np.isfinite(target.log_prob(q)).all()
+
+
+def test_logistic_regression_is_its_slow_twin(rng):
+    design, labels = rng.normal(size=[30, 4]), rng.integers(2, size=30).astype(np.float64)
+    fast = logistic_regression.make_log_prob(design, labels)
+    q = tf.constant(rng.normal(size=[5, 4]))
+    slow = tfd.Bernoulli(logits=q @ design.T, dtype=tf.float64).log_prob(labels)
+    expected = tf.reduce_sum(slow, axis=-1) - tf.reduce_sum(q**2, axis=-1) / 2
+    np.testing.assert_allclose(fast(q), expected, rtol=1e-12)
+    for start in (q[0], 0 * q[0]):
+        expected = _finite_differences(fast, start)
+        np.testing.assert_allclose(_gradient(fast, start), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_logistic_regression_survives_huge_logits():
+    log_prob = logistic_regression.make_log_prob(np.array([[1e4], [-1e4]]), np.array([1.0, 1.0]))
+    q = tf.constant([[1.0], [-1.0]])
+    np.testing.assert_allclose(log_prob(q), [-1e4 - 0.5] * 2)
+    assert np.isfinite(_gradient(log_prob, q)).all()
+
+
+@pytest.mark.parametrize('kind', ['iid', 'anisotropic', 'rotated', 'process'])
+def test_gaussian_hessian_has_the_stated_moments(kind):
+    target = gaussian.gaussian(kind, num_dims=6, condition_number=100.0)
+    gradient = _gradient(target.log_prob, tf.eye(6, dtype=tf.float64))
+    covariance = np.linalg.inv(-gradient.numpy())
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), target.reference.sd, rtol=1e-6)
+    if kind in ('anisotropic', 'rotated'):
+        np.testing.assert_allclose(np.linalg.cond(covariance), 100.0)
+
+
+def test_banana_moments(rng):
+    target = targets.make('banana', bend=0.1)
+    z = rng.normal(size=[200_000, 2])
+    first = 10 * z[:, 0]
+    q = np.stack([first, z[:, 1] - 0.1 * (first**2 - 100)], axis=-1)
+    np.testing.assert_allclose(target.log_prob(tf.constant(q)), -(z**2).sum(axis=-1) / 2)
+    np.testing.assert_allclose(q.std(axis=0), target.reference.sd, rtol=0.03)

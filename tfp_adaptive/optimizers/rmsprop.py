@@ -1,0 +1,62 @@
+"""RMSProp as Titsias & Dellaportas (2019) published it."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.typing import Optimizer, Tensor
+
+
+class RMSPropState(NamedTuple):
+    """Moving average of the squared gradient, shaped like it, and the number of updates."""
+
+    square: Any
+    count: Tensor
+
+
+def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Optimizer:
+    """Step -rate * g / (offset + sqrt(V)), V <- decay V + (1 - decay) g^2, V = g^2 at first.
+
+    V is updated before its use. With the published offset of 1 small gradients are not blown up,
+    so the method is not invariant to the scale of the objective: leave the entropy weight and the
+    learning rate as published together (1.5e-4 for MALA, 5e-5 for the random walk).
+
+    Args:
+      learning_rate: positive, constant.
+      decay: of V, in [0, 1).
+      offset: positive number added to the root.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: if an argument is out of its range.
+
+    Reference: Titsias & Dellaportas (2019), section 3.3, and the authors' settings.
+
+    Example:
+      >>> optimizer = tfpa.optimizers.rmsprop(learning_rate=1.5e-4)
+    """
+    for name, value in (('learning_rate', learning_rate), ('offset', offset)):
+        if value <= 0:
+            raise ValueError(f'`{name}` must be positive; got {value}.')
+    if not 0 <= decay < 1:
+        raise ValueError(f'`decay` must lie in [0, 1); got {decay}.')
+
+    def init(zeros):
+        return RMSPropState(zeros, tf.constant(0))
+
+    def update(gradient, state, progress):
+        del progress
+        is_first = tf.equal(state.count, 0)
+
+        def average(old, g):
+            return tf.where(is_first, tf.square(g), decay * old + (1 - decay) * tf.square(g))
+
+        square = tf.nest.map_structure(average, state.square, gradient)
+        step = tf.nest.map_structure(
+            lambda g, v: -learning_rate * g / (offset + tf.sqrt(v)), gradient, square
+        )
+        return step, RMSPropState(square, state.count + 1)
+
+    return Optimizer(init, update)
