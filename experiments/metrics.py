@@ -86,7 +86,8 @@ def measure(
     """
     num_results, num_chains = run.states.shape[:2]
     diagnostics, timings = run.diagnostics, run.timings
-    num_gradients = num_lockstep = diagnostics.num_sampling_gradients
+    num_gradients: float | None = diagnostics.num_sampling_gradients
+    num_lockstep = num_gradients
     if leapfrogs is not None:
         num_gradients = float(leapfrogs.sum(axis=0).mean())
         num_lockstep = float(leapfrogs.max(axis=1).sum())

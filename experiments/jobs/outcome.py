@@ -70,9 +70,10 @@ def comparison_table(title: str, performances: list[Performance]) -> Table:
 
 
 def _row(p: Performance) -> list[Any]:
-    warmup = p.num_warmup_gradients
-    if warmup is not None:
-        warmup = f'{warmup:,} + {p.num_warmup_hessian_vector_products or 0:,}'
+    warmup = None
+    if p.num_warmup_gradients is not None:
+        products = p.num_warmup_hessian_vector_products or 0
+        warmup = f'{p.num_warmup_gradients:,} + {products:,}'
     has_own_lockstep = p.num_lockstep_gradients != p.num_gradients
     return [
         p.sampler,

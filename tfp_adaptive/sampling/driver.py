@@ -1,7 +1,5 @@
 """`sample`: from a log-density to draws and diagnostics in one call."""
 
-import functools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +9,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.kernels import EntropyAdaptiveHMC, SamplerKernel
-from tfp_adaptive.sampling import programs
-from tfp_adaptive.sampling import progress as progress_reports
+from tfp_adaptive.sampling import phases
 from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
 from tfp_adaptive.sampling.results import find_field
-
-_SECONDS_PER_CHUNK = 0.25
-_CHUNK_BYTES = 2**24
-_MAX_CHUNK = 1000
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,7 @@ def sample(
     *,
     initial_state: Any,
     kernel: Any = None,
+    num_steps_between_results: int = 0,
     trace_fn: Callable | None = None,
     seed: Any = None,
     progress: bool = True,
@@ -85,6 +79,7 @@ def sample(
       kernel: a `tfp.mcmc.TransitionKernel`, or a callable that makes one from
         `target_log_prob_fn`. One with a method `frozen` is frozen after warm-up, any other goes on
         as it is. Default `None`: `EntropyAdaptiveHMC` with two leapfrog steps.
+      num_steps_between_results: steps thrown away between two draws, to save memory. Default 0.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw. Default `None`:
         nothing but the draws.
       seed: PRNG seed; see `tfp.random.sanitize_seed`. A pair of ints makes runs reproducible.
@@ -109,6 +104,7 @@ def sample(
     """
     _check_count('num_results', num_results, least=1)
     _check_count('num_warmup_steps', num_warmup_steps, least=0)
+    _check_count('num_steps_between_results', num_steps_between_results, least=0)
     kernel = _make_kernel(kernel, target_log_prob_fn, num_warmup_steps)
     warmup_seed, sampling_seed = tf.unstack(
         tfp.random.split_seed(tfp.random.sanitize_seed(seed), 2)
@@ -118,39 +114,38 @@ def sample(
     batch_shape = _check_start(kernel_results)
 
     has_info = isinstance(kernel, SamplerKernel)
-    warmup = _run_phase(
+    warmup = phases.run_phase(
         'warm-up',
         kernel,
-        state,
-        kernel_results,
+        (state, kernel_results),
         warmup_seed,
         num_warmup_steps,
         (lambda state, results: results.info) if has_info else (lambda state, results: ()),
-        progress,
-        jit_compile,
+        progress=progress,
+        jit_compile=jit_compile,
     )
     frozen_kernel, kernel_results = kernel, warmup.kernel_results
     if hasattr(kernel, 'frozen'):
         frozen_kernel = kernel.frozen(kernel_results)
         kernel_results = frozen_kernel.bootstrap_results(warmup.state)
     trace_fn = trace_fn or (lambda state, results: ())
-    draws = _run_phase(
+    draws = phases.run_phase(
         'sampling',
         frozen_kernel,
-        warmup.state,
-        kernel_results,
+        (warmup.state, kernel_results),
         sampling_seed,
         num_results,
         lambda state, results: (state, trace_fn(state, results)),
-        progress,
-        jit_compile,
+        steps_per_row=num_steps_between_results + 1,
+        progress=progress,
+        jit_compile=jit_compile,
     )
     states, trace = draws.traced
     return SampleRun(
         states=states,
         trace=trace,
         warmup_trace=warmup.traced if has_info else None,
-        diagnostics=_diagnostics(states, batch_shape, warmup, draws, num_results),
+        diagnostics=_diagnostics(states, batch_shape, warmup, draws),
         timings=Timings(
             warmup.compile_seconds + draws.compile_seconds, warmup.seconds, draws.seconds
         ),
@@ -161,69 +156,7 @@ def sample(
     )
 
 
-@dataclass(frozen=True)
-class _Phase:
-    state: Any
-    kernel_results: Any
-    traced: Any
-    accept_prob: float
-    num_divergences: int
-    compile_seconds: float
-    seconds: float
-
-
-def _run_phase(
-    label, kernel, state, kernel_results, seed, num_steps, trace_fn, progress, jit_compile
-) -> _Phase:
-    """Advances `num_steps` steps in chunks, gathering what `trace_fn` keeps."""
-    row_bytes = sum(
-        x.dtype.size * int(np.prod(x.shape))
-        for x in tf.nest.flatten(trace_fn(state, kernel_results))
-    )
-    capacity = max(1, min(num_steps, _MAX_CHUNK, _CHUNK_BYTES // max(row_bytes, 1)))
-    advance = functools.partial(
-        programs.make_program(kernel, trace_fn, capacity, jit_compile=jit_compile), seed=seed
-    )
-    start = time.perf_counter()
-    # a call of no steps compiles the program and does nothing else
-    chunk = advance(state, kernel_results, first_step=tf.constant(0), num_steps=tf.constant(0))
-    traced = tf.nest.map_structure(
-        lambda x: np.empty([num_steps, *x.shape[1:]], x.dtype.as_numpy_dtype), chunk.traced
-    )
-    compiled = time.perf_counter()
-    done, num_divergences, accept_prob, chunk_steps = 0, 0, 0.0, 1
-    with progress_reports.reporter(label, num_steps, progress) as report:
-        while done < num_steps:
-            steps = min(chunk_steps, capacity, num_steps - done)
-            before = time.perf_counter()
-            chunk = advance(
-                state, kernel_results, first_step=tf.constant(done), num_steps=tf.constant(steps)
-            )
-            state, kernel_results = chunk.state, chunk.kernel_results
-            for kept, rows in zip(
-                tf.nest.flatten(traced), tf.nest.flatten(chunk.traced), strict=True
-            ):
-                kept[done : done + steps] = rows[:steps].numpy()
-            accept_prob += float(chunk.statistics.accept_prob)
-            num_divergences += int(chunk.statistics.num_divergences)
-            done += steps
-            seconds = time.perf_counter() - before
-            # at most ten times the last chunk: its time may have been mostly overhead
-            chunk_steps = int(max(1, min(10 * steps, steps * _SECONDS_PER_CHUNK / seconds)))
-            report(steps, {'acceptance': float(chunk.statistics.accept_prob) / steps})
-    finished = time.perf_counter()
-    return _Phase(
-        state=state,
-        kernel_results=kernel_results,
-        traced=traced,
-        accept_prob=accept_prob / max(num_steps, 1),
-        num_divergences=num_divergences,
-        compile_seconds=compiled - start,
-        seconds=finished - compiled,
-    )
-
-
-def _diagnostics(states, batch_shape, warmup, draws, num_results) -> Diagnostics:
+def _diagnostics(states, batch_shape, warmup, draws) -> Diagnostics:
     ess, ess_of_squares, rhat = diagnose(states, len(batch_shape))
     has_ratio = find_field(draws.kernel_results, 'log_accept_ratio') is not None
     warmup_info = find_field(warmup.kernel_results, 'info')

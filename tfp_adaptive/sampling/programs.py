@@ -1,6 +1,7 @@
-"""Compiled programs that advance chains by a number of steps given at run time.
+"""Compiled programs that advance chains by a number of rows given at run time.
 
-One program serves every seed and every number of steps: the loop bound is an argument, and the
+A row is what is kept of every `steps_per_row` steps. One program serves every seed and every number
+of rows: the loop bound is an argument, and the
 seed of a step is the run's seed folded with the step's index. Draws therefore do not depend on
 how a run is cut into chunks.
 """
@@ -24,7 +25,7 @@ class StepStatistics(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What `num_steps` steps leave behind; traces hold garbage after row `num_steps`."""
+    """What `num_rows` rows leave behind; traces hold garbage after row `num_rows`."""
 
     state: Any
     kernel_results: Any
@@ -32,18 +33,21 @@ class Chunk(NamedTuple):
     statistics: StepStatistics
 
 
-def make_program(kernel: Any, trace_fn: Callable, capacity: int, *, jit_compile: bool) -> Callable:
-    """A function (state, kernel_results, seed, first_step, num_steps) -> `Chunk`.
+def make_program(
+    kernel: Any, trace_fn: Callable, capacity: int, *, steps_per_row: int, jit_compile: bool
+) -> Callable:
+    """A function (state, kernel_results, seed, first_row, num_rows) -> `Chunk`.
 
     Args:
       kernel: any `tfp.mcmc.TransitionKernel`.
-      trace_fn: (state, kernel_results) -> nest of tensors kept for every step.
-      capacity: most steps of one call.
+      trace_fn: (state, kernel_results) -> nest of tensors kept in every row.
+      capacity: most rows of one call.
+      steps_per_row: steps taken for each row kept.
       jit_compile: whether to compile with XLA.
     """
 
     @tf.function(jit_compile=jit_compile, autograph=False)
-    def advance(state, kernel_results, seed, first_step, num_steps):
+    def advance(state, kernel_results, seed, first_row, num_rows):
         template = trace_fn(state, kernel_results)
         arrays = tf.nest.map_structure(
             lambda x: tf.TensorArray(x.dtype, capacity, element_shape=x.shape), template
@@ -51,16 +55,23 @@ def make_program(kernel: Any, trace_fn: Callable, capacity: int, *, jit_compile:
         dtype = tf.nest.flatten(state)[0].dtype
         statistics = StepStatistics(tf.zeros([], dtype), tf.constant(0))
 
-        def body(index, state, kernel_results, arrays, statistics):
-            step_seed = tf.random.experimental.stateless_fold_in(seed, first_step + index)
+        def one_step(step, state, kernel_results, statistics):
+            step_seed = tf.random.experimental.stateless_fold_in(seed, step)
             state, kernel_results = kernel.one_step(state, kernel_results, seed=step_seed)
+            return step + 1, state, kernel_results, _add(statistics, kernel_results)
+
+        def one_row(row, state, kernel_results, arrays, statistics):
+            first = (first_row + row) * steps_per_row
+            _, state, kernel_results, statistics = _repeat(
+                steps_per_row, one_step, (first, state, kernel_results, statistics)
+            )
             traced = trace_fn(state, kernel_results)
-            arrays = tf.nest.map_structure(lambda a, x: a.write(index, x), arrays, traced)
-            return index + 1, state, kernel_results, arrays, _add(statistics, kernel_results)
+            arrays = tf.nest.map_structure(lambda a, x: a.write(row, x), arrays, traced)
+            return row + 1, state, kernel_results, arrays, statistics
 
         _, state, kernel_results, arrays, statistics = tf.while_loop(
-            lambda index, *_: index < num_steps,
-            body,
+            lambda row, *_: row < num_rows,
+            one_row,
             (0, state, kernel_results, arrays, statistics),
             maximum_iterations=capacity,
         )
@@ -68,6 +79,14 @@ def make_program(kernel: Any, trace_fn: Callable, capacity: int, *, jit_compile:
         return Chunk(state, kernel_results, traced, statistics)
 
     return advance
+
+
+def _repeat(count, body, loop_vars):
+    """Applies `body` a static number of times; a single time without a loop."""
+    if count == 1:
+        return body(*loop_vars)
+    last = loop_vars[0] + count
+    return tf.while_loop(lambda step, *_: step < last, body, loop_vars, maximum_iterations=count)
 
 
 def _add(statistics, kernel_results):
