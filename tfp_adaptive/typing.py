@@ -29,6 +29,8 @@ class ChainState(NamedTuple):
     """[C] target log-density."""
     score: Tensor
     """[C, D] gradient of the log-density; [C, 0] for proposals that do not use it."""
+    velocity: Any = ()
+    """[C, D] whitened velocity, for proposals that keep part of it; else empty."""
 
 
 class Pairs(NamedTuple):
@@ -86,32 +88,36 @@ class Move(NamedTuple):
     """A proposed transition and what learning needs to know of the trajectory behind it."""
 
     proposed: ChainState
+    rejected: ChainState
+    """The state if the proposal is rejected: the current one, but for its velocity."""
     energy_change: Tensor
     """[C] Delta; the acceptance probability is min(1, exp(-Delta))."""
     midpoint: Tensor
     """[C, D] position in the middle of the trajectory."""
+    curvature: Any
+    """Scalar kappa: D = kappa F^T (Hessian of U) F, the whitened Jacobian residual; 0 for none."""
+    num_gradients: Any
+    """Scalar: new target gradients this move took."""
     trajectory: Any
-    """Proposal-specific whitened quantities, read by `Proposal.pullback`."""
+    """Proposal-specific whitened quantities, each [C, ...], read by `Proposal.pullback`."""
 
 
 class Proposal(NamedTuple):
     """How a move is made from standard noise with a factor F."""
 
-    num_gradients: int
-    """New target gradients per move."""
     stable_fraction: float
     """A safe first scale, as a fraction of 1 / sqrt(largest curvature)."""
-    curvature: float
-    """kappa with D = kappa F^T (Hessian of U) F, the whitened Jacobian residual; 0 for none."""
-    draw: Callable[..., Tensor]
+    draw: Callable[..., Any]
     """(seed, num_chains, event_size, dtype) -> noise."""
-    propose: Callable[[LogDensity, LinearMap, ChainState, Tensor], Move]
+    propose: Callable[[LogDensity, LinearMap, ChainState, Any], Move]
     """(target, factor, state, noise) -> move."""
-    pullback: Callable[[LinearMap, Move, Tensor, Tensor], Pairs]
+    pullback: Callable[[LinearMap, Move, Tensor, Any], Pairs]
     """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs: the
     derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held constant."""
     uses_score: bool = True
     """Whether a move starts from the score of the current state."""
+    uses_velocity: bool = False
+    """Whether a move starts from the velocity of the current state."""
     learning: 'Proposal | None' = None
     """The same proposal recording what `pullback` needs, where that costs gradients of its own."""
 
@@ -231,3 +237,5 @@ class Sampler(NamedTuple):
     -> (transition, adaptation, info); `step` is the number of steps taken before this one."""
     uses_score: bool = True
     """Whether the chain state carries the score."""
+    uses_velocity: bool = False
+    """Whether the chain state carries a velocity."""

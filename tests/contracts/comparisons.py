@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import log_density, packing
-from tfp_adaptive.typing import ChainState
+from tfp_adaptive.internal import packing
 
 
 def to_numpy(nest):
@@ -58,12 +57,10 @@ def is_identical(a, b):
 def packed(kernel, state):
     """The kernel's target on [C, D] and the packed `ChainState` of a state structure."""
     parts = packing.to_parts(state)
-    log_prob, grads = log_density.value_and_gradients(kernel.target_log_prob_fn, parts)
+    log_prob, grads = kernel._evaluate(parts)
     layout = packing.make_layout(parts, log_prob.shape)
-    density = log_density.packed_log_density(kernel.target_log_prob_fn, layout, parts)
-    return density, ChainState(
-        packing.pack(layout, parts), tf.reshape(log_prob, [-1]), packing.pack(layout, grads)
-    )
+    chain_state = kernel._chain_state(layout, parts, log_prob, grads)
+    return kernel._packed_target(layout, parts), chain_state
 
 
 def draw_noise(kernel, state, seed):

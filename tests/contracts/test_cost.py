@@ -1,4 +1,4 @@
-"""What a step costs: target evaluations at run time, traces at compile time, and nothing else."""
+"""What a step costs: target evaluations at run time, copies at compile time, and nothing else."""
 
 import numpy as np
 import pytest
@@ -37,27 +37,35 @@ class _Counter:
 
 @pytest.mark.parametrize('mode', ['eager', 'graph'])
 @every_kernel
-def test_evaluations_a_step(entry, mode, seed):
+def test_evaluations_of_an_adaptive_kernel(entry, mode, seed):
+    """Two steps that learn and two that do not; a program holds one copy of each kind of use."""
     counter = _Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
     step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step)
     state = TARGET.draw(seed, [4])
     spent, results = counter.spent_by(kernel.bootstrap_results, state)
-    assert spent == int(results.info.num_gradients)
+    assert int(results.info.num_gradients) == 2
+    assert spent == (2 if entry.uses_score else 3)
+    num_copies = []
     for i in range(4):
         step_seed = tf.constant([seed, i])
-        products = int(entry.num_products(draw_noise(kernel, state, step_seed))) if i < 2 else 0
-        before = results.info
+        noise = draw_noise(kernel, state, step_seed)
+        products = int(entry.num_products(noise)) if i < 2 else 0
+        info, num_traced = results.info, counter.num_traced
         spent, (state, results) = counter.spent_by(step, state, results, seed=step_seed)
-        assert spent == entry.num_gradients + products
-        assert int(results.info.num_gradients - before.num_gradients) == entry.num_gradients
-        reported = results.info.num_hessian_vector_products - before.num_hessian_vector_products
-        assert int(reported) == products
+        num_copies.append(counter.num_traced - num_traced)
+        assert spent == entry.num_evaluations + products
+        assert int(results.info.num_gradients - info.num_gradients) == entry.num_evaluations
+        reported = results.info.num_hessian_vector_products - info.num_hessian_vector_products
+        assert int(reported) == products + entry.num_free_products
+    if mode == 'graph':
+        assert num_copies[0] <= entry.num_evaluations + 1
+        assert num_copies[1:] == [0, 0, 0]
 
 
 @pytest.mark.parametrize('mode', ['eager', 'graph'])
 @every_kernel
-def test_evaluations_a_frozen_step(entry, mode, seed):
+def test_evaluations_of_a_frozen_kernel(entry, mode, seed):
     counter = _Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
     state = TARGET.draw(seed, [4])
@@ -65,56 +73,45 @@ def test_evaluations_a_frozen_step(entry, mode, seed):
     step = frozen.one_step if mode == 'eager' else tf.function(frozen.one_step)
     spent, results = counter.spent_by(frozen.bootstrap_results, state)
     assert spent == 1
-    assert int(results.info.num_gradients) == 1
+    assert int(results.info.num_gradients) == entry.uses_score
+    num_copies = []
     for i in range(3):
+        num_gradients, num_traced = results.info.num_gradients, counter.num_traced
         spent, (state, results) = counter.spent_by(
             step, state, results, seed=tf.constant([seed, i])
         )
-        assert spent == entry.num_gradients
-        assert int(results.info.num_gradients) == 1 + (i + 1) * entry.num_gradients
-
-
-@every_kernel
-def test_traces_of_the_target_a_program(entry, seed):
-    """A program holds at most one copy a leapfrog step and one of the Hessian-vector product."""
-    counter = _Counter(TARGET.log_prob)
-    kernel = entry.make(counter, 2)
-    state = TARGET.draw(seed, [4])
-    results = kernel.bootstrap_results(state)
-    for owner, limit in ((kernel, entry.num_gradients + 1), (kernel.frozen(results), None)):
-        step, results = tf.function(owner.one_step), owner.bootstrap_results(state)
-        before = counter.num_traced
-        _, results = step(state, results, seed=tf.constant([seed, 0]))
-        traced = counter.num_traced - before
-        assert 1 <= traced <= (limit or entry.num_gradients)
-        step(state, results, seed=tf.constant([seed, 1]))
-        assert counter.num_traced - before == traced
+        num_copies.append(counter.num_traced - num_traced)
+        assert spent == entry.num_evaluations
+        num_new = int(results.info.num_gradients - num_gradients)
+        assert num_new == entry.num_evaluations * entry.uses_score
+    if mode == 'graph':
+        assert num_copies[0] <= entry.num_evaluations
+        assert num_copies[1:] == [0, 0]
 
 
 @every_kernel
 def test_frozen_program_holds_no_adaptation(entry, seed):
-    """What is learned passes through untouched, and most of the operations are gone."""
+    """What was learned passes through untouched, and most of the operations are gone."""
     kernel = entry.make(TARGET.log_prob, 2)
     state = TARGET.draw(seed, [4])
-    results = kernel.bootstrap_results(state)
-    frozen = kernel.frozen(results)
-    frozen_results = frozen.bootstrap_results(state)
-    assert frozen_results.adaptation.optimizer == ()
-    programs = [
+    bootstrapped = kernel.bootstrap_results(state)
+    frozen = kernel.frozen(bootstrapped)
+    adaptive_program, frozen_program = (
         tf.function(owner.one_step).get_concrete_function(
-            state, owner_results, seed=tf.TensorSpec([2], tf.int32)
+            state, owner.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
         )
-        for owner, owner_results in ((kernel, results), (frozen, frozen_results))
-    ]
-    adaptive_size, frozen_size = (
-        len(program.graph.as_graph_def().node)
-        + sum(len(f.node_def) for f in program.graph.as_graph_def().library.function)
-        for program in programs
+        for owner in (kernel, frozen)
     )
-    assert frozen_size < 0.7 * adaptive_size
-    outputs = programs[1].graph.structured_outputs[1].adaptation
-    inputs = {id(x) for x in programs[1].inputs}
-    for leaf in tf.nest.flatten(outputs):
+    assert _num_operations(frozen_program) < 0.7 * _num_operations(adaptive_program)
+    _, results = frozen_program.graph.structured_outputs
+    assert results.adaptation.optimizer == ()
+    inputs = {id(x) for x in frozen_program.inputs}
+    for leaf in tf.nest.flatten(results.adaptation):
         while leaf.op.type == 'Identity':
             leaf = leaf.op.inputs[0]
         assert id(leaf) in inputs
+
+
+def _num_operations(program):
+    graph = program.graph.as_graph_def()
+    return len(graph.node) + sum(len(f.node_def) for f in graph.library.function)

@@ -34,7 +34,7 @@ def _run(preconditioner, scale, seed, num_steps=30):
     step, results = tf.function(kernel.one_step), kernel.bootstrap_results(state)
     for i in range(num_steps):
         state, results = step(state, results, seed=tf.constant([seed, i]))
-    log_det = kernel._preconditioner.log_det(results.adaptation.preconditioner)
+    log_det = kernel._axes.preconditioner.log_det(results.adaptation.preconditioner)
     whitened = log_det - tf.reduce_sum(tf.math.log(scale))
     return state / scale, results.log_accept_ratio, results.adaptation.optimizer, whitened
 

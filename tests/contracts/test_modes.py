@@ -13,7 +13,7 @@ from tests.contracts.comparisons import (
     pure_step,
 )
 from tests.support import catalogue, targets
-from tests.support.catalogue import every_kernel
+from tests.support.catalogue import every_kernel, every_kernel_in_depth
 
 TARGET = targets.LIST
 
@@ -41,7 +41,7 @@ def test_eager_equals_graph_bit_for_bit(entry, seed):
     assert_identical(graph, eager)
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_deterministic_part_is_the_same_under_xla(entry, seed):
     """XLA draws other floats from the same seed, so the noise is injected.
 
@@ -79,7 +79,7 @@ def test_sample_chain_under_xla(is_frozen, seed):
     assert np.any(trace.is_accepted)
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_frozen_step_runs_under_xla(entry, seed):
     kernel = entry.make(TARGET.log_prob, 5)
     state = TARGET.draw(seed, [8])

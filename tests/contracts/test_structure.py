@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests.contracts.comparisons import all_finite, assert_same_signature
 from tests.support import targets
-from tests.support.catalogue import KERNELS, every_kernel
+from tests.support.catalogue import KERNELS, every_kernel, every_kernel_in_depth
 
 
 def _check_step(kernel, state, batch_shape, seed):
@@ -16,7 +16,7 @@ def _check_step(kernel, state, batch_shape, seed):
     assert_same_signature(results.proposed_state, state)
     assert results.target_log_prob.shape == batch_shape
     assert results.is_accepted.shape == batch_shape
-    assert all_finite([new_state, results])
+    assert all_finite((new_state, results))
     assert int(results.step) == 1
     return results
 
@@ -41,8 +41,8 @@ def test_step_keeps_the_state_structure(entry, target, seed):
     _check_step(kernel, target.draw(seed, [3]), (3,), seed)
 
 
-@every_kernel
 @pytest.mark.parametrize('batch_shape', [[None], [2, None]], ids=str)
+@every_kernel_in_depth
 def test_chain_dimensions_may_be_dynamic(entry, batch_shape, seed):
     kernel = entry.make(targets.LIST.log_prob, 5)
     spec = [tf.TensorSpec([*batch_shape, 3]), tf.TensorSpec([*batch_shape, 2, 2])]

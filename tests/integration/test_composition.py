@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, every_kernel
+from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
 from tests.support.statistics import largest_z, moment_z_scores
 
 tfb, tfmc = tfp.bijectors, tfp.experimental.mcmc
@@ -38,7 +38,7 @@ def _learned_once(adaptation):
 # ---- transformed kernels
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_transformed(entry, seed):
     kernel = tfp.mcmc.TransformedTransitionKernel(
         entry.make(TARGET.log_prob, NUM_ADAPTATION_STEPS), [tfb.Identity(), tfb.Shift(1.0)]
@@ -63,15 +63,14 @@ def test_transformed_kernel_samples_the_constrained_target(jit, seed):
 # ---- step-size adapters
 
 
-@pytest.mark.parametrize('target', [targets.GAUSSIAN, TARGET], ids=lambda target: target.name)
 @pytest.mark.parametrize(
     'adapter', [tfp.mcmc.DualAveragingStepSizeAdaptation, tfp.mcmc.SimpleStepSizeAdaptation]
 )
-@every_kernel
-def test_step_size_adaptation(entry, adapter, target, seed):
+@every_kernel_in_depth
+def test_step_size_adaptation(entry, adapter, seed):
     """The adapter owns the step size, the kernel the preconditioner."""
-    kernel = adapter(entry.make(target.log_prob, NUM_ADAPTATION_STEPS), num_adaptation_steps=25)
-    states, trace = _chain(kernel, target.draw(seed, [8]), 30, seed)
+    kernel = adapter(entry.make(TARGET.log_prob, NUM_ADAPTATION_STEPS), num_adaptation_steps=25)
+    states, trace = _chain(kernel, TARGET.draw(seed, [8]), 30, seed)
     assert all_finite([states, trace.inner_results])
     assert _learned_once(trace.inner_results.adaptation)
     step_size = trace.inner_results.step_size.numpy()
@@ -101,12 +100,12 @@ def test_dual_averaging_of_a_frozen_kernel_reaches_its_acceptance(jit, seed):
 
 def test_step_size_per_chain(seed):
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
-        DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS, step_size=tf.ones([8])),
+        DEFAULT.make(targets.GAUSSIAN.log_prob, NUM_ADAPTATION_STEPS, step_size=tf.ones([8, 1])),
         num_adaptation_steps=25,
     )
-    _, trace = _chain(kernel, TARGET.draw(seed, [8]), 30, seed)
+    _, trace = _chain(kernel, targets.GAUSSIAN.draw(seed, [8]), 30, seed)
     step_size = trace.inner_results.step_size.numpy()
-    assert step_size.shape == (30, 8)
+    assert step_size.shape == (30, 8, 1)
     assert len(np.unique(step_size[-1])) == 8
 
 
@@ -125,7 +124,7 @@ def test_adapter_of_a_transformed_kernel(seed):
 INVERSE_TEMPERATURES = [1.0, 0.25]
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_replica_exchange(entry, seed):
     kernel = tfp.mcmc.ReplicaExchangeMC(
         TARGET.log_prob,
@@ -225,20 +224,27 @@ def test_thinning(wrap, seed):
 
 
 def test_reducers_see_every_step(seed):
+    reducer = tfmc.CovarianceReducer(event_ndims=1)
     kernel = tfmc.WithReductions(
-        DEFAULT.make(targets.SKEWED.log_prob, NUM_ADAPTATION_STEPS),
-        tfmc.CovarianceReducer(event_ndims=1),
+        DEFAULT.make(targets.SKEWED.log_prob, NUM_ADAPTATION_STEPS), reducer
     )
-    states, trace = _chain(kernel, targets.SKEWED.draw(seed, [8]), 30, seed)
-    reduction = tf.nest.map_structure(lambda x: x[-1], trace.reduction_results)
+
+    @tf.function
+    def run(state):
+        return tfp.mcmc.sample_chain(
+            30,
+            state,
+            kernel=kernel,
+            trace_fn=lambda _, results: results.inner_results.adaptation,
+            return_final_kernel_results=True,
+            seed=tf.constant([seed, 5]),
+        )
+
+    states, adaptation, results = run(targets.SKEWED.draw(seed, [8]))
     centred = states - tf.reduce_mean(states, axis=0)
     covariance = tf.einsum('nci,ncj->cij', centred, centred) / 30
-    assert_close(reduction.mean, tf.reduce_mean(states, axis=0), rtol=1e-3)
-    finished = tfp.experimental.stats.RunningCovariance(
-        reduction.num_samples, reduction.mean, reduction.sum_squared_residuals, 1
-    )
-    assert_close(finished.covariance(), covariance, rtol=1e-3)
-    assert _learned_once(trace.inner_results.adaptation)
+    assert_close(reducer.finalize(results.reduction_results), covariance, rtol=1e-3)
+    assert _learned_once(adaptation)
 
 
 def test_sample_fold(seed):
@@ -288,7 +294,7 @@ def test_experimental_sample_chain(seed):
             num_results=30,
             current_state=state,
             kernel=kernel,
-            trace_fn=lambda state, is_burnin, results: (state, results.step),
+            trace_fn=lambda state, results: (state, results.step),
             seed=tf.constant([seed, 5]),
         )
 
@@ -297,7 +303,7 @@ def test_experimental_sample_chain(seed):
     np.testing.assert_array_equal(step, np.arange(1, 31))
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(entry, seed):
     """Seeds are used up once a step, so that skipped draws are the draws of the full chain."""
     kernel = entry.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)

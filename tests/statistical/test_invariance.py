@@ -7,49 +7,42 @@ wrong target, and without its accept step.
 import pytest
 
 from tests.support import catalogue, targets
-from tests.support.catalogue import KERNELS, every_kernel
+from tests.support.catalogue import every_kernel, every_kernel_in_depth, kernels_with_score
 from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 
 TARGET = targets.SKEWED
 
-CHAIN_SHAPES = {'one chain dimension': (20_000,), 'two chain dimensions': (4, 5_000)}
-
-UNROLLED_AND_LOOPED = [entry for entry in KERNELS if entry.name in ('hmc2_cholesky', 'hmc6_banded')]
-"""The two forms of the leapfrog integrator, where a test of all kernels would repeat itself."""
-
 
 def _check(frozen, target, seed, batch_shape=(20_000,)):
     p_value, accept_prob = invariance_p_value(frozen, target, seed, batch_shape)
-    assert 0.5 < accept_prob < 0.99  # both outcomes matter, neither is rare
+    assert 0.15 < accept_prob < 0.95  # both outcomes matter, neither is rare
     assert p_value > FALSE_ALARM
 
 
 @every_kernel
 def test_invariance(entry, seed):
-    _check(catalogue.learned(entry, TARGET, seed).frozen, TARGET, seed)
+    _check(catalogue.bold(entry, TARGET, seed), TARGET, seed)
 
 
 @every_kernel
-@pytest.mark.parametrize('batch_shape', CHAIN_SHAPES.values(), ids=CHAIN_SHAPES)
-def test_invariance_of_a_state_in_parts(entry, batch_shape, seed):
-    frozen = catalogue.learned(entry, targets.LIST, seed).frozen
-    _check(frozen, targets.LIST, seed, batch_shape)
+def test_invariance_of_a_state_in_parts_and_two_chain_dimensions(entry, seed):
+    _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (4, 5_000))
 
 
-@pytest.mark.parametrize('entry', UNROLLED_AND_LOOPED, ids=lambda entry: entry.name)
 @pytest.mark.parametrize(
     'target',
     [targets.BANANA, targets.NAN_REGION, targets.BOX],
     ids=lambda target: target.name,
 )
+@every_kernel_in_depth
 def test_invariance_on_difficult_targets(entry, target, seed):
     """A bend, and regions that a trajectory may cross but must not end in."""
-    _check(catalogue.learned(entry, target, seed).frozen, target, seed)
+    _check(catalogue.bold(entry, target, seed), target, seed)
 
 
 @every_kernel
 def test_a_wrong_target_is_detected(entry, seed):
-    frozen = catalogue.learned(entry, TARGET, seed).frozen
+    frozen = catalogue.bold(entry, TARGET, seed)
     wrong = frozen.copy(target_log_prob_fn=lambda x: 1.2 * TARGET.log_prob(x))
     p_value, _ = invariance_p_value(wrong, TARGET, seed)
     assert p_value < DETECTION
@@ -57,7 +50,7 @@ def test_a_wrong_target_is_detected(entry, seed):
 
 @every_kernel
 def test_a_missing_accept_step_is_detected(entry, seed):
-    wrong = catalogue.learned(entry, TARGET, seed).frozen.copy()
+    wrong = catalogue.bold(entry, TARGET, seed).copy()
     draw = wrong._sampler.draw
 
     def draw_and_accept(*args):
@@ -69,9 +62,9 @@ def test_a_missing_accept_step_is_detected(entry, seed):
     assert p_value < DETECTION
 
 
-@every_kernel
+@kernels_with_score
 def test_an_acceptance_without_kinetic_energy_is_detected(entry, seed):
-    frozen = catalogue.learned(entry, TARGET, seed).frozen
+    frozen = catalogue.bold(entry, TARGET, seed)
     proposal = frozen.parameters['proposal']
 
     def propose(target, factor, state, noise):

@@ -5,6 +5,7 @@ Adding a kernel is one line in `KERNELS`.
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 
 import pytest
@@ -22,23 +23,27 @@ class Entry:
     Attributes:
       name: for test ids.
       make: (target_log_prob_fn, num_adaptation_steps, **overrides) -> kernel.
-      num_gradients: target gradients a step, all that a frozen kernel may spend.
-      num_products: noise of a step -> Hessian-vector products while adapting.
+      num_evaluations: of the target a step, all that a frozen kernel may spend.
+      num_products: noise of a step -> Hessian-vector products while adapting, each of which
+        evaluates the target once more.
+      num_free_products: Hessian-vector products that only differentiate what was evaluated.
+      uses_score: whether an evaluation by the frozen kernel is a gradient.
     """
 
     name: str
     make: Callable
-    num_gradients: int
+    num_evaluations: int
     num_products: Callable
+    num_free_products: int = 0
+    uses_score: bool = True
 
 
 def _hmc(num_leapfrog_steps, **axes):
-    def make(target_log_prob_fn, num_adaptation_steps, **overrides):
-        return tfpa.EntropyAdaptiveHMC(
-            target_log_prob_fn, num_leapfrog_steps, num_adaptation_steps, **(axes | overrides)
-        )
+    return lambda fn, n, **more: tfpa.EntropyAdaptiveHMC(fn, num_leapfrog_steps, n, **axes, **more)
 
-    return make
+
+def _gradient_mala(score):
+    return lambda fn, n, **more: tfpa.GradientAdaptiveMALA(fn, n, score, **more)
 
 
 def _none(noise):
@@ -47,27 +52,49 @@ def _none(noise):
 
 
 def _roulette(noise):
-    """N + 1 for a series of N = 3 + (geometric level) terms."""
-    return 3 + noise.entropy.num_extra_terms + 1
+    """N + 1 for a series of N sure and random terms."""
+    sure = inspect.signature(tfpa.entropy.russian_roulette).parameters['num_exact_terms'].default
+    return sure + noise.entropy.num_extra_terms + 1
 
 
 _P = tfpa.preconditioners
+_EUCLIDEAN = _P.cholesky(coordinates='euclidean')
 
 KERNELS = (
     Entry('mala', _hmc(1), 1, _none),
-    Entry('hmc2_cholesky', _hmc(2), 2, _roulette),
+    Entry('hmc2', _hmc(2), 2, _roulette),
     Entry('hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), 3, _roulette),
     Entry('hmc6_banded', _hmc(6, preconditioner=_P.banded(bandwidth=2)), 6, _roulette),
     Entry('hmc2_bordered', _hmc(2, preconditioner=_P.banded(1, border_size=2)), 2, _roulette),
-    Entry('hmc2_exact', _hmc(2, energy_gradient='exact'), 2, _roulette),
-    Entry(
-        'hmc2_euclidean', _hmc(2, preconditioner=_P.cholesky(coordinates='euclidean')), 2, _roulette
-    ),
+    Entry('hmc2_exact', _hmc(2, energy_gradient='exact'), 2, _roulette, 2),
+    Entry('hmc2_euclidean', _hmc(2, preconditioner=_EUCLIDEAN), 2, _roulette),
+    Entry('hmc2_l2hmc', _hmc(2, objective=tfpa.objectives.l2hmc()), 2, _none),
+    Entry('gradient_mala_fast', _gradient_mala('fast'), 1, _none),
+    Entry('gradient_mala_exact', _gradient_mala('exact'), 1, _none, 1),
+    Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, 1, _none, uses_score=False),
 )
 
 DEFAULT = KERNELS[1]
 
-every_kernel = pytest.mark.parametrize('entry', KERNELS, ids=lambda entry: entry.name)
+REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'random_walk')
+"""One of every form of program: unrolled and dense, looped with a scan, and without scores."""
+
+
+def _parametrize(entries):
+    return pytest.mark.parametrize('entry', entries, ids=lambda entry: entry.name)
+
+
+every_kernel = _parametrize(KERNELS)
+
+kernels_with_score = _parametrize([entry for entry in KERNELS if entry.uses_score])
+
+every_kernel_in_depth = _parametrize(
+    [
+        entry if entry.name in REPRESENTATIVES else pytest.param(entry, marks=pytest.mark.slow)
+        for entry in KERNELS
+    ]
+)
+"""For tests that take long to compile: all of them among the slow tests, else representatives."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,6 +154,24 @@ def learned(
     kernel = entry.make(target.log_prob, num_steps)
     state, results = sample(kernel, target.draw(seed, [64], dtype), num_steps, [seed, 1])
     return Learned(kernel, state, results, kernel.frozen(results))
+
+
+@functools.cache
+def bold(entry: Entry, target: Target, seed: int):
+    """A frozen kernel with the learned proposal, at a step size where rejections are common.
+
+    Few rejections would hide a wrong accept step: long trajectories and safe objectives accept
+    99 % of their moves.
+    """
+    frozen = learned(entry, target, seed).frozen
+    state, step = target.draw(seed, [500]), tf.function(frozen.one_step)
+    step_size, results = 1.0, frozen.bootstrap_results(state)
+    while True:
+        results = results._replace(step_size=tf.constant(step_size))
+        accept_prob = step(state, results, seed=tf.constant([seed, 0]))[1].info.accept_prob
+        if accept_prob < 0.8:
+            return frozen.copy(step_size=step_size)
+        step_size *= 1.2
 
 
 def sampler(kernel, num_steps):

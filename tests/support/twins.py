@@ -137,6 +137,16 @@ def adam(gradients, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
     return steps
 
 
+def rmsprop(gradients, learning_rate, decay, offset):
+    """Titsias & Dellaportas (2019): V starts as the first squared gradient."""
+    square, steps = None, []
+    for gradient in gradients:
+        new = gradient**2
+        square = new if square is None else decay * square + (1 - decay) * new
+        steps.append(-learning_rate * gradient / (offset + np.sqrt(square)))
+    return steps
+
+
 # --- calculus ------------------------------------------------------------------------------------
 
 

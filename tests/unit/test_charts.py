@@ -29,13 +29,20 @@ def test_relative_update_is_multiplication(size, rng):
     np.testing.assert_allclose(moved, factor @ change, atol=1e-12)
 
 
-def test_euclidean_steps_clip_the_diagonal():
-    for family in (preconditioners.diagonal, preconditioners.cholesky):
-        preconditioner = family(initial_scale=1.0, coordinates='euclidean')
-        parameters = preconditioner.init(2, tf.float64, tf.constant(1.0, tf.float64))
-        moved = preconditioner.retract(parameters, -10 * tf.ones_like(parameters))
+@pytest.mark.parametrize(('min_diagonal', 'floor'), [(None, 1e-3), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    'family', [preconditioners.diagonal, preconditioners.cholesky, preconditioners.banded]
+)
+def test_euclidean_steps_clip_the_diagonal(family, min_diagonal, floor):
+    preconditioner = family(coordinates='euclidean', min_diagonal=min_diagonal)
+    parameters = preconditioner.init(2, tf.float64, tf.constant(1.0, tf.float64))
+    tangent = tf.nest.map_structure(lambda x: -10 * tf.ones_like(x), parameters)
+    moved = preconditioner.retract(parameters, tangent)
+    if family is preconditioners.banded:
+        diagonal = moved.band[0]
+    else:
         diagonal = np.diag(moved) if moved.shape.rank == 2 else moved
-        np.testing.assert_array_equal(diagonal, [charts.MIN_DIAGONAL] * 2)
+    np.testing.assert_array_equal(diagonal, [floor] * 2)
 
 
 def test_initial_scale_vector():

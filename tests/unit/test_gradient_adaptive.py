@@ -32,15 +32,13 @@ def tell_gradient() -> Optimizer:
     )
 
 
-def sampler_of(optimizer=None, pool_fn=lambda sums: sums, penalty=None, signal='probability'):
-    proposal, preconditioner = proposals.leapfrog(NUM_STEPS), preconditioners.cholesky()
-    objective = objectives.generalized_speed()
+def sampler_of(optimizer=None, pool_fn=None, penalty=None, signal='probability'):
     return gradient_adaptive.adaptive_sampler(
         gradient_adaptive.Axes(
-            proposal=proposal,
-            preconditioner=preconditioner,
-            objective=objective,
-            energy_gradient=energy_gradients.fast(proposal, preconditioner, objective),
+            proposal=proposals.leapfrog(NUM_STEPS),
+            preconditioner=preconditioners.cholesky(),
+            objective=objectives.generalized_speed(),
+            energy_gradient=energy_gradients.fast,
             entropy=entropy.russian_roulette(NUM_EXACT, penalty),
             optimizer=optimizer or tell_gradient(),
             entropy_weight=optimizers.acceptance_controller(0.67, initial=BETA, signal=signal),

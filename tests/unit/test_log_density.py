@@ -76,6 +76,21 @@ def test_not_finite_is_minus_infinity_with_zero_score(log_prob, bad):
     np.testing.assert_array_equal(score[1], [0, 0])
 
 
+@pytest.mark.parametrize('log_prob', [nan_above_one, infinite_slope])
+def test_derivatives_of_a_lost_chain_are_zero(log_prob):
+    """A second derivative through the value and the score stays a number for every chain."""
+    position = tf.constant([[0.5, 0.25], [2.0 if log_prob is nan_above_one else 0.0, 0.25]])
+    target = problems.packed(log_prob, position)
+    with tf.GradientTape() as tape:
+        tape.watch(position)
+        value, score = target.value_and_score(position)
+        total = value[0] + tf.reduce_sum(score**2)
+    gradient = tape.gradient(total, position).numpy()
+    assert np.isfinite(gradient).all()
+    assert gradient[0].all()
+    np.testing.assert_array_equal(gradient[1], [0, 0])
+
+
 def test_linear_density_has_zero_hessian(rng):
     position = tf.constant(rng.normal(size=[3, 2]))
     target = problems.packed(lambda q: tf.reduce_sum(q, axis=-1), position)

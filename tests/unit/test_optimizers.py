@@ -1,4 +1,4 @@
-"""optimizers: Adam against its textbook form and tf_keras, schedules, controllers."""
+"""optimizers: Adam and RMSProp against their textbook forms, schedules, controllers."""
 
 import math
 
@@ -9,6 +9,7 @@ import tf_keras
 
 from tests.support import twins
 from tfp_adaptive import optimizers
+from tfp_adaptive.typing import Transition
 
 NUM_STEPS = 50
 START = tf.constant(0.0, tf.float64)
@@ -113,6 +114,25 @@ def test_adam_bounds_what_it_remembers():
         np.testing.assert_array_equal(condition(slope, tf.constant(beta, tf.float64)), expected)
 
 
+# --- RMSProp -------------------------------------------------------------------------------------
+
+
+def test_rmsprop_matches_its_twin(gradients):
+    steps, state = run(
+        optimizers.rmsprop(0.02, decay=0.8, offset=0.5), [tf.constant(g) for g in gradients]
+    )
+    expected = twins.rmsprop(gradients, 0.02, decay=0.8, offset=0.5)
+    np.testing.assert_allclose(steps, expected, rtol=1e-12)
+    assert state.count == NUM_STEPS
+
+
+def test_rmsprop_sees_the_raw_gradient():
+    """The published method neither scales nor clips, whatever beta is."""
+    slope = tf.constant([-1e6, 3.0])
+    condition = optimizers.rmsprop(0.1).condition
+    np.testing.assert_array_equal(condition(slope, tf.constant(50.0)), slope)
+
+
 # --- schedules -----------------------------------------------------------------------------------
 
 
@@ -156,6 +176,30 @@ def test_penalty_controller():
     assert update(controller, 10.0, 0.0) == 10.0
     assert math.isclose(update(controller, 10.0, 1.5), 13.0)
     assert update(controller, 10.0, 100.0) == 20.0
+
+
+def test_fixed_weight():
+    controller = optimizers.fixed_weight(0.25)
+    assert controller.init == 0.25
+    assert update(controller, 0.25, 1.0) == 0.25
+
+
+def test_signals_of_the_acceptance_controller():
+    """Probabilities or outcomes, one a chain; a lost chain gives 0 to either."""
+    ratio = tf.constant([0.5, -1.0, -1.0, float('-inf')], tf.float64)
+    transition = Transition(None, None, ratio, tf.constant([True, True, False, False]))
+    for name, expected in (
+        ('probability', [1, np.exp(-1), np.exp(-1), 0]),
+        ('indicator', [1, 1, 0, 0]),
+    ):
+        signal = optimizers.acceptance_controller(signal=name).signal(transition)
+        np.testing.assert_allclose(signal, expected, atol=1e-15)
+        assert signal.dtype == tf.float64
+
+
+def test_no_ceiling():
+    controller = optimizers.acceptance_controller(0.5, bounds=(1.0, math.inf))
+    assert update(controller, 1e20, 1.0) > 1e20
 
 
 def test_default_controllers_are_the_papers():

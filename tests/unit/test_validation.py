@@ -61,6 +61,17 @@ VALUE_ERRORS = [
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 0), 'num_leapfrog_steps', '0'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, -1), 'num_adaptation_steps', '-1'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, energy_gradient='slow'), 'energy_gradient', 'slow'),
+    (lambda: P.cholesky(min_diagonal=0.1), 'min_diagonal', 'relative'),
+    (lambda: P.diagonal(coordinates='euclidean', min_diagonal=0.0), 'min_diagonal', '0.0'),
+    (lambda: OPT.rmsprop(0.0), 'learning_rate', '0.0'),
+    (lambda: OPT.rmsprop(0.1, decay=1.0), 'decay', '1.0'),
+    (lambda: OPT.rmsprop(0.1, offset=0.0), 'offset', '0.0'),
+    (lambda: OPT.fixed_weight(-1.0), 'weight', '-1.0'),
+    (lambda: tfpa.objectives.l2hmc(decay=1.0), 'decay', '1.0'),
+    (lambda: tfpa.GradientAdaptiveMALA(log_prob, score='slow'), 'score', 'slow'),
+    (lambda: tfpa.GradientAdaptiveMALA(log_prob, -1), 'num_adaptation_steps', '-1'),
+    (lambda: tfpa.GradientAdaptiveMALA(log_prob, target_accept_prob=0), 'target_accept_prob', '0'),
+    (lambda: tfpa.GradientAdaptiveRandomWalk(log_prob, -1), 'num_adaptation_steps', '-1'),
     (lambda: tfpa.EntropyAdaptiveHMC(log_prob, target_accept_prob=2.0), 'target_accept_prob', '2'),
     (
         lambda: bootstrap(target_log_prob_fn=lambda q: tf.reduce_sum(-(q**2), axis=0)),
@@ -75,6 +86,8 @@ VALUE_ERRORS = [
 ]
 
 TYPE_ERRORS = [
+    (lambda: tfpa.GradientAdaptiveMALA(3.0), 'target_log_prob_fn', 'float'),
+    (lambda: tfpa.GradientAdaptiveRandomWalk(3.0), 'target_log_prob_fn', 'float'),
     (lambda: tfpa.EntropyAdaptiveHMC(3.0), 'target_log_prob_fn', 'float'),
     (
         lambda: FrozenKernel(None, tfpa.proposals.leapfrog(1), P.diagonal(), tf.ones([3])),

@@ -37,6 +37,8 @@ class KernelResults(NamedTuple):
       seed: int32 [2], the seed this step received; replaying it reproduces the step.
       adaptation: everything learned, shared by all chains.
       info: `tfp_adaptive.typing.Info`, what an observer wants to know.
+      velocity: list of the whitened velocities, shaped like the parts of the state; empty for
+        kernels that draw a fresh one at each step.
     """
 
     target_log_prob: Any
@@ -50,6 +52,7 @@ class KernelResults(NamedTuple):
     seed: Any
     adaptation: Any
     info: Any
+    velocity: Any
 
 
 class SamplerKernel(tfp.mcmc.TransitionKernel):
@@ -145,7 +148,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             log_prob, grads = self._evaluate(parts)
             layout = packing.make_layout(parts, log_prob.shape)
             dtype = log_prob.dtype
-            state = self._chain_state(layout, parts, log_prob, grads)
+            velocity = self._initial_velocity(parts)
+            state = self._chain_state(layout, parts, log_prob, grads, velocity)
             target = self._packed_target(layout, parts)
             return KernelResults(
                 target_log_prob=log_prob,
@@ -159,6 +163,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 seed=tf.zeros([2], tf.int32),
                 adaptation=self._sampler.init(target, state),
                 info=self._sampler.init_info(dtype),
+                velocity=velocity,
             )
 
     def one_step(self, current_state, previous_kernel_results, seed=None):
@@ -180,7 +185,11 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             layout = packing.make_layout(parts, previous.target_log_prob.shape)
             batch_shape = packing.batch_shape_of(layout, parts[0])
             state = self._chain_state(
-                layout, parts, previous.target_log_prob, previous.grads_target_log_prob
+                layout,
+                parts,
+                previous.target_log_prob,
+                previous.grads_target_log_prob,
+                previous.velocity,
             )
             noise = self._sampler.draw(
                 seed, chains.count(state.log_prob), layout.event_size, state.position.dtype
@@ -219,6 +228,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 seed=seed,
                 adaptation=adaptation,
                 info=info,
+                velocity=unpack(new.velocity) if self._sampler.uses_velocity else (),
             )
 
     def _evaluate(self, parts):
@@ -227,10 +237,24 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             return log_density.value_and_gradients(self.target_log_prob_fn, parts)
         return tf.convert_to_tensor(self.target_log_prob_fn(*parts)), ()
 
-    def _chain_state(self, layout, parts, log_prob, grads):
+    def _initial_velocity(self, parts):
+        """A standard normal draw from a seed of its own: `bootstrap_results` is given none."""
+        if not self._sampler.uses_velocity:
+            return ()
+        seeds = tf.unstack(tfp.random.split_seed((0, 0), len(parts), salt='initial_velocity'))
+        return [
+            tf.random.stateless_normal(tf.shape(part), seed, dtype=part.dtype)
+            for part, seed in zip(parts, seeds, strict=True)
+        ]
+
+    def _chain_state(self, layout, parts, log_prob, grads, velocity):
         position = packing.pack(layout, parts)
-        score = packing.pack(layout, grads) if self._sampler.uses_score else position[:, :0]
-        return ChainState(position, tf.reshape(log_prob, [-1]), score)
+        return ChainState(
+            position,
+            tf.reshape(log_prob, [-1]),
+            packing.pack(layout, grads) if self._sampler.uses_score else position[:, :0],
+            packing.pack(layout, velocity) if self._sampler.uses_velocity else (),
+        )
 
     def _packed_target(self, layout, parts):
         return log_density.packed_log_density(self.target_log_prob_fn, layout, parts)

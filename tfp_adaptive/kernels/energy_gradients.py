@@ -18,8 +18,8 @@ class EnergyGradient(NamedTuple):
     """A differentiable move and its price."""
 
     differentiable_move: Callable
-    num_hessian_vector_products: int
-    """Beyond the gradients of the move itself, per step."""
+    products_per_gradient: int
+    """Hessian-vector products spent for each gradient of the move."""
 
 
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
@@ -44,7 +44,7 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
         move = proposal.propose(target, factor, state, noise)
 
         def gradient(is_used):
-            used = tf.nest.map_structure(lambda x: chains.keep(is_used, x), move)
+            used = _keep(is_used, move)
             inputs = [used.energy_change, used.proposed.position]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(inputs)
@@ -88,7 +88,20 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
 
         return move, gradient
 
-    return EnergyGradient(differentiable_move, proposal.num_gradients)
+    return EnergyGradient(differentiable_move, 1)
+
+
+def _keep(is_used, move):
+    """The move with zeros for the chains that are not used."""
+
+    def keep(tree):
+        return tf.nest.map_structure(lambda x: chains.keep(is_used, x), tree)
+
+    return move._replace(
+        proposed=keep(move.proposed),
+        energy_change=keep(move.energy_change),
+        trajectory=keep(move.trajectory),
+    )
 
 
 def select(name: str) -> Callable:

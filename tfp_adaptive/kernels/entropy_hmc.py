@@ -1,6 +1,6 @@
 """Entropy-based adaptive Hamiltonian Monte Carlo (Hirt, Titsias & Dellaportas 2021)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tfp_adaptive import entropy as entropies
 from tfp_adaptive import objectives, optimizers, preconditioners, proposals
@@ -47,7 +47,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
     def __init__(
         self,
         target_log_prob_fn: Callable,
-        num_leapfrog_steps: int = 2,
+        num_leapfrog_steps: int | Sequence[int] = 2,
         num_adaptation_steps: int = 1000,
         preconditioner: Preconditioner | None = None,
         objective: Objective | None = None,
@@ -56,6 +56,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
         optimizer: Optimizer | None = None,
         target_accept_prob: float = 0.67,
         energy_gradient: str = 'fast',
+        momentum_refreshment: float = 1.0,
         step_size=1.0,
         entropy_weight: Controller | None = None,
         penalty_weight: Controller | None = None,
@@ -67,7 +68,8 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
         Args:
           target_log_prob_fn: callable of the state parts, each [*batch, *event], that returns the
             log-density, shape [*batch]; twice differentiable if L > 1.
-          num_leapfrog_steps: L >= 1, Python int. Default 2.
+          num_leapfrog_steps: L >= 1, Python int, or a sequence of them from which each step draws
+            one. Default 2.
           num_adaptation_steps: steps that learn; bitwise constant after. Default 1000.
           preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
           objective: what a good move is. Default `None`: `objectives.generalized_speed()`.
@@ -78,6 +80,8 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
           energy_gradient: 'fast' (default) holds the gradients of U along the trajectory constant,
             'exact' lets derivatives flow through them at about one more Hessian-vector product a
             leapfrog step.
+          momentum_refreshment: share of the velocity's variance drawn anew at each step, in (0, 1].
+            Default 1.
           step_size: factor on C; a scalar, or one value per chain. Not adapted here (C is), but a
             TFP step-size adapter around this kernel may change it. Default 1.
           entropy_weight: controller of beta. Default `None`:
@@ -100,7 +104,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
         elif num_leapfrog_steps == 1:
             entropy = entropy or entropies.log_det()
         axes = gradient_adaptive.Axes(
-            proposal=proposals.leapfrog(num_leapfrog_steps),
+            proposal=proposals.leapfrog(num_leapfrog_steps, momentum_refreshment),
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objective,
             energy_gradient=energy_gradients.select(energy_gradient),

@@ -72,6 +72,7 @@ def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameter
         draw=functools.partial(_draw, proposal),
         step=functools.partial(_step, proposal, preconditioner),
         uses_score=proposal.uses_score,
+        uses_velocity=proposal.uses_velocity,
     )
 
 
@@ -93,10 +94,10 @@ def _step(proposal, preconditioner, target, state, adaptation, info, noise, step
     del step
     factor = proposal_factor(preconditioner, adaptation.preconditioner, step_size)
     move = proposal.propose(target, factor, state, noise.move)
-    transition = metropolis.metropolis_hastings(state, move, noise.log_uniform)
+    transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     info = info._replace(
         accept_prob=tf.reduce_mean(metropolis.accept_prob(transition)),
         num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
-        num_gradients=info.num_gradients + proposal.num_gradients,
+        num_gradients=info.num_gradients + move.num_gradients,
     )
     return transition, adaptation, info

@@ -16,13 +16,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import chains, curvature
+from tfp_adaptive.internal import chains
+from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
-from tfp_adaptive.kernels.energy_gradients import (
-    EnergyGradient,
-    learning_proposal,
-    proposal_factor,
-)
+from tfp_adaptive.kernels.energy_gradients import EnergyGradient, proposal_factor
 from tfp_adaptive.typing import (
     Controller,
     Entropy,
@@ -99,12 +96,13 @@ def adaptive_sampler(axes: Axes) -> Sampler:
         draw=functools.partial(_draw, axes),
         step=functools.partial(_step, axes, energy_gradient),
         uses_score=axes.proposal.uses_score,
+        uses_velocity=axes.proposal.uses_velocity,
     )
 
 
 def _init(axes, target, state):
     dtype = state.position.dtype
-    guess = axes.proposal.stable_fraction * curvature.stable_scale(target, state)
+    guess = axes.proposal.stable_fraction * stable_scale(target, state)
     parameters = axes.preconditioner.init(state.position.shape[-1], dtype, guess)
     still = tf.nest.map_structure(tf.zeros_like, axes.preconditioner.log_det_gradient(parameters))
     return Adaptation(
@@ -136,11 +134,11 @@ def _step(axes, energy, target, state, adaptation, info, noise, step_size, step)
     move, energy_gradient = energy.differentiable_move(
         target, adaptation.preconditioner, step_size, state, noise.move, adaptation.objective
     )
-    transition = metropolis.metropolis_hastings(state, move, noise.log_uniform)
+    transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
     midpoint = chains.where(is_finite, move.midpoint, state.position)
     estimate = axes.entropy.estimate(
-        _residual(axes, target, adaptation.preconditioner, step_size, midpoint),
+        _residual(axes, target, adaptation.preconditioner, step_size, midpoint, move.curvature),
         axes.preconditioner.probe,
         noise.entropy,
         adaptation.penalty_weight,
@@ -162,22 +160,19 @@ def _step(axes, energy, target, state, adaptation, info, noise, step_size, step)
         sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
     learned = _learn(axes, adaptation, sums, _progress(axes, step, state))
     adaptation = _select(is_adapting, learned, adaptation)
-    num_products = estimate.num_hessian_vector_products + energy.num_hessian_vector_products
-    info = _observe(axes, adaptation, info, sums, transition, estimate)
-    return (
-        transition,
-        adaptation,
-        info._replace(num_hessian_vector_products=info.num_hessian_vector_products + num_products),
-    )
+    log_det = axes.preconditioner.log_det(adaptation.preconditioner)
+    info = _observe(adaptation, log_det, info, sums, transition, estimate)
+    info = _charge(info, move, estimate, energy.products_per_gradient)
+    return transition, adaptation, info
 
 
-def _residual(axes, target, parameters, step_size, midpoint):
-    """X -> D x at the midpoint of the trajectory."""
+def _residual(axes, target, parameters, step_size, midpoint, curvature):
+    """The map from x to D x at the midpoint of the trajectory."""
     factor = proposal_factor(axes.preconditioner, parameters, step_size)
 
     def residual(x):
         product = target.hessian_vector_product(midpoint, factor.forward(x))
-        return -axes.proposal.curvature * factor.transpose(product)
+        return -curvature * factor.transpose(product)
 
     return residual
 
@@ -218,9 +213,8 @@ def _learn(axes, adaptation, sums, progress):
     )
 
 
-def _observe(axes, adaptation, info, sums, transition, estimate):
+def _observe(adaptation, log_det, info, sums, transition, estimate):
     """What an observer may know of this step."""
-    log_det = axes.preconditioner.log_det(adaptation.preconditioner)
     return info._replace(
         accept_prob=sums.accept_prob / sums.num_chains,
         entropy=log_det + sums.log_det / sums.num_chains,
@@ -228,7 +222,15 @@ def _observe(axes, adaptation, info, sums, transition, estimate):
         entropy_weight=adaptation.entropy_weight,
         penalty_weight=adaptation.penalty_weight,
         num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
-        num_gradients=info.num_gradients + learning_proposal(axes.proposal).num_gradients,
+    )
+
+
+def _charge(info, move, estimate, products_per_gradient):
+    """Adds what this step cost."""
+    num_products = estimate.num_hessian_vector_products + products_per_gradient * move.num_gradients
+    return info._replace(
+        num_gradients=info.num_gradients + move.num_gradients,
+        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
     )
 
 

@@ -3,20 +3,21 @@
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.typing import ChainState, Move, Tensor, Transition
+from tfp_adaptive.typing import Move, Tensor, Transition
 
 
-def metropolis_hastings(state: ChainState, move: Move, log_uniform: Tensor) -> Transition:
+def metropolis_hastings(move: Move, log_uniform: Tensor) -> Transition:
     """Accepts each chain's move with probability min(1, exp(-Delta)); not finite, not accepted."""
     minus_infinity = tf.constant(float('-inf'), log_uniform.dtype)
     is_finite = tf.math.is_finite(move.energy_change)
     log_accept_ratio = tf.where(is_finite, -move.energy_change, minus_infinity)
     is_accepted = log_uniform < log_accept_ratio
-    new = [
-        chains.where(is_accepted, proposed, current)
-        for proposed, current in zip(move.proposed, state, strict=True)
-    ]
-    return Transition(ChainState(*new), move.proposed, log_accept_ratio, is_accepted)
+    state = tf.nest.map_structure(
+        lambda proposed, rejected: chains.where(is_accepted, proposed, rejected),
+        move.proposed,
+        move.rejected,
+    )
+    return Transition(state, move.proposed, log_accept_ratio, is_accepted)
 
 
 def draw_log_uniform(seed: Tensor, num_chains, dtype) -> Tensor:

@@ -7,13 +7,24 @@ Notation: F = step_size * C, gamma_l = F^T grad U(q_l), v the whitened velocity 
 with the half kicks between steps fused; L new gradients, no solve with C. L = 1 is MALA.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import chains
 from tfp_adaptive.typing import ChainState, Move, Pairs, Proposal, Tensor
+
+
+class LeapfrogNoise(NamedTuple):
+    """Noise of a move whose number of steps is random."""
+
+    velocity: Tensor
+    """[C, D] standard normal."""
+    num_steps: Tensor
+    """Scalar int32, shared by the chains."""
 
 
 class Trajectory(NamedTuple):
@@ -24,7 +35,9 @@ class Trajectory(NamedTuple):
     end_gradient: Tensor
     """gamma_L."""
     weighted_gradients: Tensor
-    """w = (L / 2) gamma_0 + sum_{l=1}^{L-1} (L - l) gamma_l; F^{-1}(q_L - q_0) = L v_0 - w."""
+    """w = (L / 2) gamma_0 + sum_{l=1}^{L-1} (L - l) gamma_l."""
+    jump: Tensor
+    """F^{-1}(q_L - q_0) = L v_0 - w."""
 
 
 class _Carry(NamedTuple):
@@ -42,74 +55,102 @@ class _Carry(NamedTuple):
 _MAX_UNROLLED_STEPS = 4
 
 
-def leapfrog(num_leapfrog_steps: int) -> Proposal:
-    """L leapfrog steps from a fresh velocity.
+def leapfrog(
+    num_leapfrog_steps: int | Sequence[int], momentum_refreshment: float = 1.0
+) -> Proposal:
+    """L leapfrog steps.
 
     Args:
-      num_leapfrog_steps: L, a Python int of at least 1. L = 1 is MALA.
+      num_leapfrog_steps: L >= 1, a Python int; L = 1 is MALA. Or a sequence of them, from which
+        each step draws one, shared by the chains: a random length breaks resonances.
+      momentum_refreshment: share of the velocity's variance that is drawn anew at each step, in
+        (0, 1]. Default 1: a fresh velocity. Below 1 the rest is kept, and turned round when a move
+        is rejected (Horowitz 1991), so that short trajectories join into long ones.
 
     Returns:
       A `Proposal` that evaluates exactly L new gradients a move.
 
     Raises:
-      ValueError: if `num_leapfrog_steps` is not a positive int.
+      ValueError: if a number of steps is not a positive int, or `momentum_refreshment` is not in
+        (0, 1].
 
     Example:
-      >>> proposal = tfpa.proposals.leapfrog(num_leapfrog_steps=2)
+      >>> proposal = tfpa.proposals.leapfrog(num_leapfrog_steps=[1, 2, 3])
     """
-    num_steps = num_leapfrog_steps
-    if isinstance(num_steps, bool) or not isinstance(num_steps, (int, np.integer)) or num_steps < 1:
-        raise ValueError(
-            f'`num_leapfrog_steps` must be a Python int of at least 1; got {num_steps!r}.'
-        )
+    lengths = _check_lengths(num_leapfrog_steps)
+    is_random = not isinstance(num_leapfrog_steps, (int, np.integer))
+    if not 0 < momentum_refreshment <= 1:
+        raise ValueError(f'`momentum_refreshment` must lie in (0, 1]; got {momentum_refreshment}.')
 
     def draw(seed, num_chains, event_size, dtype):
-        return tf.random.stateless_normal([num_chains, event_size], seed, dtype=dtype)
+        if not is_random:
+            return tf.random.stateless_normal([num_chains, event_size], seed, dtype=dtype)
+        velocity_seed, length_seed = tf.unstack(tfp.random.split_seed(seed, 2))
+        velocity = tf.random.stateless_normal([num_chains, event_size], velocity_seed, dtype=dtype)
+        index = tf.random.stateless_uniform([], length_seed, maxval=len(lengths), dtype=tf.int32)
+        return LeapfrogNoise(velocity, tf.gather(tf.constant(lengths), index))
 
     def propose(target, factor, state, noise):
-        gradient = -factor.transpose(state.score)
-        carry = _Carry(
-            position=state.position,
-            velocity=noise,
-            gradient=gradient,
-            log_prob=state.log_prob,
-            score=state.score,
-            weighted=(num_steps / 2) * gradient,
-            midpoint=state.position,
-        )
-        carry = _integrate(target, factor, carry, int(num_steps))
-        velocity = carry.velocity - carry.gradient / 2
-        kinetic = (chains.squared_norm(velocity) - chains.squared_norm(noise)) / 2
-        return Move(
-            proposed=ChainState(carry.position, carry.log_prob, carry.score),
-            energy_change=state.log_prob - carry.log_prob + kinetic,
-            midpoint=carry.midpoint,
-            trajectory=Trajectory(noise, velocity, carry.gradient, carry.weighted),
-        )
-
-    def pullback(factor, move, energy_weight, position_cotangent):
-        start, end, gradient, weighted = move.trajectory
-        jump = num_steps * start - weighted
-        weight = energy_weight[:, tf.newaxis]
-        pull = weight * gradient
-        if position_cotangent is not None:
-            pull += factor.transpose(position_cotangent)
-        return Pairs(
-            left=tf.concat([pull, -weighted, weight * (end - start)], axis=0),
-            right=tf.concat([jump, pull, end], axis=0),
-        )
+        velocity, num_steps = noise if is_random else (noise, lengths[0])
+        if momentum_refreshment < 1:
+            kept = (1 - momentum_refreshment) ** 0.5
+            velocity = kept * state.velocity + momentum_refreshment**0.5 * velocity
+        return _move(target, factor, state, velocity, num_steps, max(lengths), is_random)
 
     return Proposal(
-        num_gradients=num_steps,
-        stable_fraction=1 / max(num_steps, 2),
-        curvature=-(num_steps**2 - 1) / 6.0,
+        stable_fraction=1 / max(*lengths, 2),
         draw=draw,
         propose=propose,
-        pullback=pullback,
+        pullback=_pullback,
+        uses_velocity=momentum_refreshment < 1,
     )
 
 
-def _integrate(target, factor, carry, num_steps):
+def _check_lengths(num_leapfrog_steps) -> tuple[int, ...]:
+    is_sequence = isinstance(num_leapfrog_steps, (list, tuple))
+    lengths = tuple(num_leapfrog_steps) if is_sequence else (num_leapfrog_steps,)
+    for length in lengths or ((),):
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
+            raise ValueError(
+                '`num_leapfrog_steps` must be a Python int of at least 1, or a non-empty sequence '
+                f'of them; got {num_leapfrog_steps!r}.'
+            )
+    return tuple(int(length) for length in lengths)
+
+
+def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move:
+    """The move from velocity `start`; `num_steps` is an int, or a tensor of at most `max_steps`."""
+    length = tf.cast(num_steps, start.dtype)
+    gradient = -factor.transpose(state.score)
+    carry = _Carry(
+        position=state.position,
+        velocity=start,
+        gradient=gradient,
+        log_prob=state.log_prob,
+        score=state.score,
+        weighted=length / 2 * gradient,
+        midpoint=state.position,
+    )
+    carry = _integrate(target, factor, carry, num_steps, max_steps, is_random)
+    end = carry.velocity - carry.gradient / 2
+    kinetic = (chains.squared_norm(end) - chains.squared_norm(start)) / 2
+    keeps_velocity = not isinstance(state.velocity, tuple)
+    return Move(
+        proposed=ChainState(
+            carry.position, carry.log_prob, carry.score, end if keeps_velocity else ()
+        ),
+        rejected=state._replace(velocity=-start) if keeps_velocity else state,
+        energy_change=state.log_prob - carry.log_prob + kinetic,
+        midpoint=carry.midpoint,
+        curvature=(1 - length**2) / 6,
+        num_gradients=num_steps,
+        trajectory=Trajectory(
+            start, end, carry.gradient, carry.weighted, length * start - carry.weighted
+        ),
+    )
+
+
+def _integrate(target, factor, carry, num_steps, max_steps, is_random) -> _Carry:
     """Runs all steps: unrolled where short, else as a loop with a static bound."""
 
     def body(step, carry):
@@ -130,11 +171,23 @@ def _integrate(target, factor, carry, num_steps):
             midpoint=tf.where(tf.equal(step, num_steps // 2), position, carry.midpoint),
         )
 
-    if num_steps <= _MAX_UNROLLED_STEPS:
-        for step in range(1, num_steps + 1):
+    if max_steps <= _MAX_UNROLLED_STEPS and not is_random:
+        for step in range(1, max_steps + 1):
             _, carry = body(step, carry)
         return carry
     _, carry = tf.while_loop(
-        lambda step, _: step <= num_steps, body, (1, carry), maximum_iterations=num_steps
+        lambda step, _: step <= num_steps, body, (1, carry), maximum_iterations=max_steps
     )
     return carry
+
+
+def _pullback(factor, move, energy_weight, position_cotangent) -> Pairs:
+    start, end, gradient, weighted, jump = move.trajectory
+    weight = energy_weight[:, tf.newaxis]
+    pull = weight * gradient
+    if position_cotangent is not None:
+        pull += factor.transpose(position_cotangent)
+    return Pairs(
+        left=tf.concat([pull, -weighted, weight * (end - start)], axis=0),
+        right=tf.concat([jump, pull, end], axis=0),
+    )

@@ -43,8 +43,11 @@ def _make(evaluate, num_gradients) -> Proposal:
         log_prob, score = evaluate(target, position)
         return Move(
             proposed=ChainState(position, log_prob, state.score),
+            rejected=state,
             energy_change=state.log_prob - log_prob,
             midpoint=position,
+            curvature=0,
+            num_gradients=num_gradients,
             trajectory=Increment(noise, -factor.transpose(score)),
         )
 
@@ -56,9 +59,7 @@ def _make(evaluate, num_gradients) -> Proposal:
         return Pairs(pull, noise)
 
     return Proposal(
-        num_gradients=num_gradients,
         stable_fraction=0.25,
-        curvature=0.0,
         draw=draw,
         propose=propose,
         pullback=pullback,
