@@ -59,22 +59,30 @@ def packed(kernel, state):
     parts = packing.to_parts(state)
     log_prob, grads = kernel._evaluate(parts)
     layout = packing.make_layout(parts, log_prob.shape)
-    chain_state = kernel._chain_state(layout, parts, log_prob, grads)
+    velocity = kernel._initial_velocity(parts)
+    chain_state = kernel._chain_state(layout, parts, log_prob, grads, velocity)
     return kernel._packed_target(layout, parts), chain_state
 
 
 def draw_noise(kernel, state, seed):
-    """The noise of one step, as the kernel draws it."""
-    _, chain_state = packed(kernel, state)
-    num_chains, event_size = chain_state.position.shape
+    """The noise of one step as the kernel draws it; `state` has one chain dimension."""
+    parts = packing.to_parts(state)
+    event_size = sum(np.prod(part.shape[1:], dtype=int) for part in parts)
     return kernel._sampler.draw(
-        tf.constant(seed, tf.int32), num_chains, event_size, chain_state.position.dtype
+        tf.constant(seed, tf.int32), parts[0].shape[0], event_size, parts[0].dtype
     )
 
 
-def pure_step(kernel, state, results, noise):
-    """(transition, adaptation, info) of the kernel's pure step with injected noise."""
-    density, chain_state = packed(kernel, state)
+def pure_step(kernel, density, chain_state, results, noise):
+    """(transition, adaptation, info) of the kernel's pure step with injected noise.
+
+    Args:
+      kernel: whose step it is.
+      density: from `packed`.
+      chain_state: from `packed`.
+      results: kernel results, for what is learned.
+      noise: from `draw_noise`.
+    """
     return kernel._sampler.step(
         density,
         chain_state,

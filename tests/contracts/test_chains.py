@@ -31,13 +31,18 @@ def test_a_batch_of_chains_is_the_chains_one_by_one(entry, seed):
         step_size=tf.cast(frozen.step_size, tf.float64),
     )
     noise = draw_noise(frozen, state, [seed, 0])
-    together, _, _ = pure_step(frozen, state, frozen.bootstrap_results(state), noise)
+    results = frozen.bootstrap_results(state)
+    density, chain_state = packed(frozen, state)
+    together, _, _ = pure_step(frozen, density, chain_state, results, noise)
     for c in range(5):
-        row = state[c : c + 1]
-        row_noise = tf.nest.map_structure(lambda x, c=c: x[c : c + 1], noise)
-        alone, _, _ = pure_step(frozen, row, frozen.bootstrap_results(row), row_noise)
-        here = tf.nest.map_structure(lambda x, c=c: x[c : c + 1], together)
-        assert_close(alone, here, rtol=1e-11)
+        density, _ = packed(frozen, state[c : c + 1])
+        alone, _, _ = pure_step(frozen, density, _row(c, chain_state), results, _row(c, noise))
+        assert_close(alone, _row(c, together), rtol=1e-11)
+
+
+def _row(c, nest):
+    """Chain c alone; what has no chain dimension is shared."""
+    return tf.nest.map_structure(lambda x: x[c : c + 1] if x.shape.rank else x, nest)
 
 
 @every_kernel

@@ -10,6 +10,7 @@ from tests.contracts.comparisons import (
     assert_close,
     assert_identical,
     draw_noise,
+    packed,
     pure_step,
 )
 from tests.support import catalogue, targets
@@ -43,20 +44,29 @@ def test_eager_equals_graph_bit_for_bit(entry, seed):
 
 @every_kernel_in_depth
 def test_deterministic_part_is_the_same_under_xla(entry, seed):
-    """XLA draws other floats from the same seed, so the noise is injected.
-
-    The tolerance is rounding in float64, amplified by a few hundred flops and condition numbers.
-    """
+    """With injected noise; rounding in float64 is amplified by hundreds of operations."""
     kernel = entry.make(TARGET.log_prob, 5)
     state = TARGET.draw(seed, [8], 'float64')
     results = kernel.bootstrap_results(state)
     noise = draw_noise(kernel, state, [seed, 0])
-    compiled = tf.function(
-        lambda state, results, noise: pure_step(kernel, state, results, noise), jit_compile=True
-    )
-    assert_close(
-        compiled(state, results, noise), pure_step(kernel, state, results, noise), rtol=1e-9
-    )
+
+    def step(state, results, noise):
+        return pure_step(kernel, *packed(kernel, state), results, noise)
+
+    compiled = tf.function(step, jit_compile=True)
+    assert_close(compiled(state, results, noise), step(state, results, noise), rtol=1e-9)
+
+
+@every_kernel
+def test_noise_is_the_same_under_xla(entry, seed):
+    kernel = entry.make(TARGET.log_prob, 5)
+    state = TARGET.draw(seed, [8], 'float64')
+
+    def draw(step_seed):
+        return draw_noise(kernel, state, step_seed)
+
+    step_seed = tf.constant([seed, 0])
+    assert_close(tf.function(draw, jit_compile=True)(step_seed), draw(step_seed), rtol=1e-12)
 
 
 @pytest.mark.parametrize('is_frozen', [False, True], ids=['adaptive', 'frozen'])

@@ -152,13 +152,17 @@ def _normal_log_prob(x):
 
 
 def _replica_exchange_variance(make_kernel_fn, seed, num_chains=10_000, num_steps=20):
-    """(variance of the cold replica, its standard error), four coordinates pooled."""
+    """(variance of the cold replica, its standard error) after steps from exact draws."""
     kernel = tfp.mcmc.ReplicaExchangeMC(
-        _normal_log_prob, INVERSE_TEMPERATURES, make_kernel_fn=make_kernel_fn
+        _normal_log_prob,
+        INVERSE_TEMPERATURES,
+        make_kernel_fn=make_kernel_fn,
+        state_includes_replicas=True,
     )
-    start = np.random.default_rng(seed).standard_normal([num_chains, 4])
+    start = np.random.default_rng(seed).standard_normal([2, num_chains, 4])
+    start /= np.sqrt(INVERSE_TEMPERATURES)[:, np.newaxis, np.newaxis]
     states = _chain(kernel, tf.constant(start, tf.float32), num_steps, seed, trace_fn=None)
-    return np.mean(np.square(states[-1])), np.sqrt(2 / start.size)
+    return np.mean(np.square(states[-1, 0])), np.sqrt(2 / (4 * num_chains))
 
 
 @every_kernel
@@ -290,15 +294,16 @@ def test_experimental_sample_chain(seed):
 
     @tf.function
     def run(state):
-        return tfmc.sample_chain(
+        chain = tfmc.sample_chain(
             num_results=30,
             current_state=state,
             kernel=kernel,
             trace_fn=lambda state, results: (state, results.step),
             seed=tf.constant([seed, 5]),
         )
+        return chain.trace
 
-    states, step = run(TARGET.draw(seed, [8])).trace
+    states, step = run(TARGET.draw(seed, [8]))
     assert all_finite(states)
     np.testing.assert_array_equal(step, np.arange(1, 31))
 

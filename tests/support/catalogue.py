@@ -23,19 +23,22 @@ class Entry:
     Attributes:
       name: for test ids.
       make: (target_log_prob_fn, num_adaptation_steps, **overrides) -> kernel.
-      num_evaluations: of the target a step, all that a frozen kernel may spend.
+      num_evaluations: noise of a step -> target evaluations of the move, all that a frozen kernel
+        may spend.
       num_products: noise of a step -> Hessian-vector products while adapting, each of which
         evaluates the target once more.
-      num_free_products: Hessian-vector products that only differentiate what was evaluated.
+      free_products: Hessian-vector products an evaluation that only differentiate it again.
       uses_score: whether an evaluation by the frozen kernel is a gradient.
+      max_copies: of the target in a compiled step of the frozen kernel.
     """
 
     name: str
     make: Callable
-    num_evaluations: int
+    num_evaluations: Callable
     num_products: Callable
-    num_free_products: int = 0
+    free_products: int = 0
     uses_score: bool = True
+    max_copies: int = 1
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -46,32 +49,42 @@ def _gradient_mala(score):
     return lambda fn, n, **more: tfpa.GradientAdaptiveMALA(fn, n, score, **more)
 
 
-def _none(noise):
-    del noise
-    return 0
+def _exactly(count):
+    return lambda noise: count
+
+
+def _drawn(noise):
+    """As many leapfrog steps as the noise says."""
+    return int(noise.move.num_steps)
 
 
 def _roulette(noise):
     """N + 1 for a series of N sure and random terms."""
     sure = inspect.signature(tfpa.entropy.russian_roulette).parameters['num_exact_terms'].default
-    return sure + noise.entropy.num_extra_terms + 1
+    return sure + int(noise.entropy.num_extra_terms) + 1
 
 
 _P = tfpa.preconditioners
 _EUCLIDEAN = _P.cholesky(coordinates='euclidean')
 
+_ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
+
 KERNELS = (
-    Entry('mala', _hmc(1), 1, _none),
-    Entry('hmc2', _hmc(2), 2, _roulette),
-    Entry('hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), 3, _roulette),
-    Entry('hmc6_banded', _hmc(6, preconditioner=_P.banded(bandwidth=2)), 6, _roulette),
-    Entry('hmc2_bordered', _hmc(2, preconditioner=_P.banded(1, border_size=2)), 2, _roulette),
-    Entry('hmc2_exact', _hmc(2, energy_gradient='exact'), 2, _roulette, 2),
-    Entry('hmc2_euclidean', _hmc(2, preconditioner=_EUCLIDEAN), 2, _roulette),
-    Entry('hmc2_l2hmc', _hmc(2, objective=tfpa.objectives.l2hmc()), 2, _none),
-    Entry('gradient_mala_fast', _gradient_mala('fast'), 1, _none),
-    Entry('gradient_mala_exact', _gradient_mala('exact'), 1, _none, 1),
-    Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, 1, _none, uses_score=False),
+    Entry('mala', _hmc(1), _ONE, _NONE),
+    Entry('hmc2', _hmc(2), _TWO, _roulette, max_copies=2),
+    Entry(
+        'hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), _exactly(3), _roulette, 0, True, 3
+    ),
+    Entry('hmc6_banded', _hmc(6, preconditioner=_P.banded(bandwidth=2)), _exactly(6), _roulette),
+    Entry('hmc2_bordered', _hmc(2, preconditioner=_P.banded(1, 2)), _TWO, _roulette, max_copies=2),
+    Entry('hmc2_exact', _hmc(2, energy_gradient='exact'), _TWO, _roulette, 1, max_copies=2),
+    Entry('hmc2_euclidean', _hmc(2, preconditioner=_EUCLIDEAN), _TWO, _roulette, max_copies=2),
+    Entry('hmc2_l2hmc', _hmc(2, objective=tfpa.objectives.l2hmc()), _TWO, _NONE, max_copies=2),
+    Entry('hmc2_momentum', _hmc(2, momentum_refreshment=0.3), _TWO, _roulette, max_copies=2),
+    Entry('hmc_random_length', _hmc([1, 3]), _drawn, _roulette),
+    Entry('gradient_mala_fast', _gradient_mala('fast'), _ONE, _NONE),
+    Entry('gradient_mala_exact', _gradient_mala('exact'), _ONE, _NONE, 1),
+    Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),
 )
 
 DEFAULT = KERNELS[1]

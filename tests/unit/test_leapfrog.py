@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.support import twins
 from tests.unit import problems
 from tfp_adaptive import proposals
+from tfp_adaptive.proposals.leapfrog import LeapfrogNoise
 
 SIZE, CHAINS = 4, 3
 LENGTHS = [1, 2, 3, 5, 7]
@@ -69,15 +70,15 @@ def test_whitened_jump(num_steps, setting):
     whitened = np.linalg.solve(STEP_SIZE * matrix, jump.T).T
     identity = num_steps * noise - move.trajectory.weighted_gradients
     np.testing.assert_allclose(whitened, identity, atol=1e-11)
+    np.testing.assert_allclose(move.trajectory.jump, identity, atol=1e-12)
 
 
 @pytest.mark.parametrize('num_steps', LENGTHS)
 def test_evaluates_the_target_exactly_once_a_step(num_steps, setting):
     target, matrix, state, noise = setting
     counted, calls = problems.counting(target)
-    propose(num_steps, (counted, matrix, state, noise))
-    assert len(calls) == num_steps
-    assert proposals.leapfrog(num_steps).num_gradients == num_steps
+    move = propose(num_steps, (counted, matrix, state, noise))
+    assert len(calls) == move.num_gradients == num_steps
 
 
 def test_xla_runs_the_long_loop(setting):
@@ -126,7 +127,7 @@ def test_curvature_is_the_jacobian_residual(rng):
         unit_velocities = tf.eye(SIZE, dtype=tf.float64)
         move = proposal.propose(target, problems.linear_map(factor), state, unit_velocities)
         jacobian = np.linalg.solve(num_steps * factor, move.proposed.position.numpy().T)
-        residual = proposal.curvature * factor.T @ precision @ factor
+        residual = move.curvature * factor.T @ precision @ factor
         np.testing.assert_allclose(
             residual, twins.residual_matrix(precision, factor, num_steps), atol=1e-14
         )
@@ -134,8 +135,63 @@ def test_curvature_is_the_jacobian_residual(rng):
     np.testing.assert_allclose(misfits[0] / misfits[1], 16, rtol=0.1)
 
 
-def test_mala_has_no_residual():
-    assert proposals.leapfrog(1).curvature == 0
+def test_mala_has_no_residual(setting):
+    assert propose(1, setting).curvature == 0
+
+
+@pytest.mark.parametrize('num_steps', [1, 3, 5])
+def test_a_random_length_makes_the_move_of_that_length(num_steps, setting):
+    """Everything the move reports belongs to the length drawn, not to the longest."""
+    target, matrix, state, noise = setting
+    target, calls = problems.counting(target)
+    factor = problems.linear_map(STEP_SIZE * matrix)
+    drawn = LeapfrogNoise(noise, tf.constant(num_steps))
+    move = proposals.leapfrog([1, 3, 5]).propose(target, factor, state, drawn)
+    expected = propose(num_steps, setting)
+    assert len(calls) == num_steps
+    for a, e in zip(tf.nest.flatten(move), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-12)
+
+
+def test_random_lengths_are_uniform(stateless_seed):
+    """Each of the listed lengths as often as the others, within 4 standard errors."""
+    num_draws, lengths = 3000, (2, 3, 7)
+    proposal = proposals.leapfrog(lengths)
+    seeds = tf.stack([tf.fill([num_draws], stateless_seed()[0]), tf.range(num_draws)], axis=1)
+
+    @tf.function
+    def draw_lengths():
+        return tf.map_fn(
+            lambda seed: proposal.draw(seed, 1, 1, tf.float32).num_steps,
+            seeds,
+            fn_output_signature=tf.int32,
+        )
+
+    drawn = draw_lengths().numpy()
+    standard_error = np.sqrt(1 / 3 * 2 / 3 / num_draws)
+    for length in lengths:
+        assert abs(np.mean(drawn == length) - 1 / 3) < 4 * standard_error
+    assert set(drawn) == set(lengths)
+
+
+@pytest.mark.parametrize('share', [0.2, 0.9])
+def test_partial_refreshment(share, setting, rng):
+    """v = sqrt(1 - share) v_kept + sqrt(share) noise; turned round when the move is rejected."""
+    target, matrix, state, noise = setting
+    kept = tf.constant(rng.normal(size=[CHAINS, SIZE]))
+    factor = problems.linear_map(STEP_SIZE * matrix)
+    proposal = proposals.leapfrog(3, momentum_refreshment=share)
+    move = proposal.propose(target, factor, state._replace(velocity=kept), noise)
+    start = np.sqrt(1 - share) * kept + np.sqrt(share) * noise
+    expected = propose(3, (target, matrix, state, start))
+    np.testing.assert_allclose(move.proposed.position, expected.proposed.position, atol=1e-12)
+    np.testing.assert_allclose(move.energy_change, expected.energy_change, atol=1e-12)
+    end = expected.trajectory.end_velocity
+    np.testing.assert_allclose(move.proposed.velocity, end, atol=1e-12)
+    np.testing.assert_allclose(move.rejected.velocity, -start, atol=1e-12)
+    np.testing.assert_array_equal(move.rejected.position, state.position)
+    assert proposal.uses_velocity
+    assert not proposals.leapfrog(3).uses_velocity
 
 
 def test_draw_is_standard_normal(stateless_seed):

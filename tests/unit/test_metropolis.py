@@ -20,8 +20,16 @@ def decide(energy_change, log_uniform):
         tf.constant(10 * index),
         tf.constant(np.stack([100 * index, -100 * index], axis=1)),
     )
-    move = Move(proposed, tf.constant(energy_change, tf.float64), state.position, ())
-    return metropolis.metropolis_hastings(state, move, tf.constant(log_uniform, tf.float64))
+    move = Move(
+        proposed=proposed,
+        rejected=state,
+        energy_change=tf.constant(energy_change, tf.float64),
+        midpoint=state.position,
+        curvature=0,
+        num_gradients=1,
+        trajectory=(),
+    )
+    return metropolis.metropolis_hastings(move, tf.constant(log_uniform, tf.float64))
 
 
 @pytest.mark.parametrize(

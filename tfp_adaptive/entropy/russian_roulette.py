@@ -17,10 +17,9 @@ their Algorithm 1 drops, belongs in the sum (their Appendix A.1).
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tfp_adaptive.entropy.spectral_penalty import SpectralPenalty, spectral_penalty
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, random
 from tfp_adaptive.typing import Entropy, EntropyEstimate, Pairs, Tensor
 
 
@@ -79,10 +78,10 @@ def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None =
     penalty = spectral_penalty() if penalty is None else penalty
 
     def draw(seed, num_chains, event_size, dtype):
-        sign_seed, coin_seed, level_seed = tf.unstack(tfp.random.split_seed(seed, 3))
-        signs = _random_bits([num_chains, event_size], sign_seed, dtype)
-        coin = _random_bits([num_chains], coin_seed, dtype)
-        uniform = tf.random.stateless_uniform([], level_seed, minval=2.0**-_MAX_EXTRA_TERMS)
+        sign_seed, coin_seed, level_seed = random.split(seed, 3)
+        signs = random.bits([num_chains, event_size], sign_seed, dtype)
+        coin = random.bits([num_chains], coin_seed, dtype)
+        uniform = random.uniform([], level_seed, tf.float32)
         level = tf.cast(tf.floor(-tf.math.log(uniform) / tf.math.log(2.0)), tf.int32)
         return RouletteNoise(2 * signs - 1, coin, level)
 
@@ -93,10 +92,6 @@ def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None =
         return _summarise(series, probe, penalty, penalty_weight, num_products)
 
     return Entropy(draw, estimate)
-
-
-def _random_bits(shape, seed, dtype):
-    return tf.cast(tf.random.stateless_uniform(shape, seed, maxval=2, dtype=tf.int32), dtype)
 
 
 def _neumann_series(residual, probe, num_exact_terms, num_products):

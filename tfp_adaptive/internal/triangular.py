@@ -14,7 +14,7 @@ def coordinate_scale(size: int) -> float:
     diagonal one unit is therefore worth min(1, 4 / sqrt(D)), which makes the noise that an
     optimizer leaves in the proposal, and so its learning rate, independent of D.
     """
-    return min(1.0, (_DENSE_SIZE / size) ** 0.5)
+    return min(1.0, (_DENSE_SIZE / max(size, 1)) ** 0.5)
 
 
 def relative_gradient(pairs: Pairs) -> tf.Tensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import chains, log_density, packing
+from tfp_adaptive.internal import chains, log_density, packing, random
 from tfp_adaptive.typing import ChainState, Sampler
 
 
@@ -241,9 +241,9 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """A standard normal draw from a seed of its own: `bootstrap_results` is given none."""
         if not self._sampler.uses_velocity:
             return ()
-        seeds = tf.unstack(tfp.random.split_seed((0, 0), len(parts), salt='initial_velocity'))
+        seeds = random.split(tf.zeros([2], tf.int32), len(parts))
         return [
-            tf.random.stateless_normal(tf.shape(part), seed, dtype=part.dtype)
+            random.normal(tf.unstack(tf.shape(part)), seed, part.dtype)
             for part, seed in zip(parts, seeds, strict=True)
         ]
 

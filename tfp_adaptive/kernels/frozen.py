@@ -4,8 +4,8 @@ import functools
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from tfp_adaptive.internal import random
 from tfp_adaptive.kernels import base, metropolis
 from tfp_adaptive.kernels.energy_gradients import proposal_factor
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
@@ -82,7 +82,7 @@ def _init_info(proposal, dtype):
 
 
 def _draw(proposal, seed, num_chains, event_size, dtype):
-    move_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 2))
+    move_seed, accept_seed = random.split(seed, 2)
     return Noise(
         move=proposal.draw(move_seed, num_chains, event_size, dtype),
         entropy=(),

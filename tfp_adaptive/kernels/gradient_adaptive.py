@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.energy_gradients import EnergyGradient, proposal_factor
@@ -121,7 +120,7 @@ def _init_info(dtype):
 
 
 def _draw(axes, seed, num_chains, event_size, dtype):
-    move_seed, entropy_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 3))
+    move_seed, entropy_seed, accept_seed = random.split(seed, 3)
     return Noise(
         move=axes.proposal.draw(move_seed, num_chains, event_size, dtype),
         entropy=axes.entropy.draw(entropy_seed, num_chains, event_size, dtype),

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, random
 from tfp_adaptive.typing import Move, Tensor, Transition
 
 
@@ -21,8 +21,8 @@ def metropolis_hastings(move: Move, log_uniform: Tensor) -> Transition:
 
 
 def draw_log_uniform(seed: Tensor, num_chains, dtype) -> Tensor:
-    """[C] logarithms of uniforms on [0, 1)."""
-    return tf.math.log(tf.random.stateless_uniform([num_chains], seed, dtype=dtype))
+    """[C] logarithms of uniforms on (0, 1)."""
+    return tf.math.log(random.uniform([num_chains], seed, dtype))
 
 
 def accept_prob(transition: Transition) -> Tensor:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, random
 from tfp_adaptive.typing import ChainState, Move, Pairs, Proposal, Tensor
 
 
@@ -84,10 +83,10 @@ def leapfrog(
 
     def draw(seed, num_chains, event_size, dtype):
         if not is_random:
-            return tf.random.stateless_normal([num_chains, event_size], seed, dtype=dtype)
-        velocity_seed, length_seed = tf.unstack(tfp.random.split_seed(seed, 2))
-        velocity = tf.random.stateless_normal([num_chains, event_size], velocity_seed, dtype=dtype)
-        index = tf.random.stateless_uniform([], length_seed, maxval=len(lengths), dtype=tf.int32)
+            return random.normal([num_chains, event_size], seed, dtype)
+        velocity_seed, length_seed = random.split(seed, 2)
+        velocity = random.normal([num_chains, event_size], velocity_seed, dtype)
+        index = random.below(len(lengths), length_seed)
         return LeapfrogNoise(velocity, tf.gather(tf.constant(lengths), index))
 
     def propose(target, factor, state, noise):

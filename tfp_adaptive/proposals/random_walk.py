@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import random
 from tfp_adaptive.typing import ChainState, Move, Pairs, Proposal, Tensor
 
 
@@ -36,7 +37,7 @@ def random_walk() -> Proposal:
 
 def _make(evaluate, num_gradients) -> Proposal:
     def draw(seed, num_chains, event_size, dtype):
-        return tf.random.stateless_normal([num_chains, event_size], seed, dtype=dtype)
+        return random.normal([num_chains, event_size], seed, dtype)
 
     def propose(target, factor, state, noise):
         position = state.position + factor.forward(noise)

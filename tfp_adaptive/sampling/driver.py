@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.internal import random
 from tfp_adaptive.kernels import EntropyAdaptiveHMC, SamplerKernel
 from tfp_adaptive.sampling import phases
 from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
@@ -106,9 +107,7 @@ def sample(
     _check_count('num_warmup_steps', num_warmup_steps, least=0)
     _check_count('num_steps_between_results', num_steps_between_results, least=0)
     kernel = _make_kernel(kernel, target_log_prob_fn, num_warmup_steps)
-    warmup_seed, sampling_seed = tf.unstack(
-        tfp.random.split_seed(tfp.random.sanitize_seed(seed), 2)
-    )
+    warmup_seed, sampling_seed = random.split(tfp.random.sanitize_seed(seed), 2)
     state = tf.nest.map_structure(tf.convert_to_tensor, initial_state)
     kernel_results = kernel.bootstrap_results(state)
     batch_shape = _check_start(kernel_results)

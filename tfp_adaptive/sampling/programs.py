@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import random
 from tfp_adaptive.sampling import results as kernel_fields
 
 DIVERGENCE_THRESHOLD = -1000.0
@@ -56,7 +57,7 @@ def make_program(
         statistics = StepStatistics(tf.zeros([], dtype), tf.constant(0))
 
         def one_step(step, state, kernel_results, statistics):
-            step_seed = tf.random.experimental.stateless_fold_in(seed, step)
+            step_seed = random.fold_in(seed, step)
             state, kernel_results = kernel.one_step(state, kernel_results, seed=step_seed)
             return step + 1, state, kernel_results, _add(statistics, kernel_results)
 
