@@ -44,7 +44,11 @@ def run_adaptive(
 
 
 def run_nuts(
-    target: Target, settings: dict[str, Any], progress: bool, step_size: float = 0.1
+    target: Target,
+    settings: dict[str, Any],
+    progress: bool,
+    step_size: float = 0.1,
+    label: str = 'NUTS',
 ) -> tuple[tfpa.sampling.SampleRun, metrics.Performance]:
     """TFP's NUTS, unit metric, step size by dual averaging; gradients are its own leapfrogs.
 
@@ -53,6 +57,7 @@ def run_nuts(
       settings: num_chains, num_warmup_steps, num_results and seed.
       progress: whether to show a bar.
       step_size: the first one.
+      label: of the sampler.
     """
 
     def make_kernel(log_prob):
@@ -68,7 +73,7 @@ def run_nuts(
 
     run = _sample(target, make_kernel, settings, progress, leapfrogs)
     performance = metrics.measure(
-        'NUTS', run, settings['num_warmup_steps'], run.trace, _of_coordinates(target)
+        label, run, settings['num_warmup_steps'], run.trace, _of_coordinates(target)
     )
     return run, performance
 
@@ -87,6 +92,7 @@ def _sample(
         settings['num_warmup_steps'],
         initial_state=target.initial_state(settings['num_chains'], (seed, 0)),
         kernel=make_kernel,
+        num_steps_between_results=settings.get('num_steps_between_results', 0),
         trace_fn=trace_fn,
         seed=(seed, 1),
         progress=progress,

@@ -69,7 +69,7 @@ def draw_noise(kernel, state, seed):
     parts = packing.to_parts(state)
     event_size = sum(np.prod(part.shape[1:], dtype=int) for part in parts)
     return kernel._sampler.draw(
-        tf.constant(seed, tf.int32), parts[0].shape[0], event_size, parts[0].dtype
+        tf.convert_to_tensor(seed, tf.int32), parts[0].shape[0], event_size, parts[0].dtype
     )
 
 

@@ -64,16 +64,16 @@ def test_chain_dimensions_are_only_a_shape(entry, seed):
 @every_kernel
 def test_acceptance_is_what_the_results_say(entry, seed):
     """Accepted chains are at their proposals, rejected ones exactly where they were."""
-    frozen = catalogue.learned(entry, targets.LIST, seed).frozen
-    before = targets.LIST.draw(seed, [64])
+    frozen = catalogue.bold(entry, TARGET, seed)
+    before = TARGET.draw(seed, [64])
     bootstrapped = frozen.bootstrap_results(before)
     after, results = frozen.one_step(before, bootstrapped, seed=[seed, 0])
     accepted = results.is_accepted.numpy()
     assert accepted.any()
     assert not accepted.all()
-    old = [*before, bootstrapped.target_log_prob, *bootstrapped.grads_target_log_prob]
-    proposed = [*results.proposed_state, *tf.nest.flatten(results.proposed_results)]
-    new = [*after, results.target_log_prob, *results.grads_target_log_prob]
+    old = [before, bootstrapped.target_log_prob, *bootstrapped.grads_target_log_prob]
+    proposed = [results.proposed_state, *tf.nest.flatten(results.proposed_results)]
+    new = [after, results.target_log_prob, *results.grads_target_log_prob]
     for x, y, z in zip(old, proposed, new, strict=True):
         np.testing.assert_array_equal(z[accepted], y[accepted])
         np.testing.assert_array_equal(z[~accepted], x[~accepted])

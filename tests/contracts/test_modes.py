@@ -14,7 +14,7 @@ from tests.contracts.comparisons import (
     pure_step,
 )
 from tests.support import catalogue, targets
-from tests.support.catalogue import every_kernel, every_kernel_in_depth
+from tests.support.catalogue import every_kernel_in_depth
 
 TARGET = targets.LIST
 
@@ -28,8 +28,8 @@ def _no_graph_rewrites():
     tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False, **before})
 
 
-@every_kernel
 @pytest.mark.usefixtures('_no_graph_rewrites')
+@every_kernel_in_depth
 def test_eager_equals_graph_bit_for_bit(entry, seed):
     kernel = entry.make(TARGET.log_prob, 5)
     step = tf.function(kernel.one_step)
@@ -57,7 +57,7 @@ def test_deterministic_part_is_the_same_under_xla(entry, seed):
     assert_close(compiled(state, results, noise), step(state, results, noise), rtol=1e-9)
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_noise_is_the_same_under_xla(entry, seed):
     kernel = entry.make(TARGET.log_prob, 5)
     state = TARGET.draw(seed, [8], 'float64')

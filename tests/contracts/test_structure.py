@@ -21,9 +21,10 @@ def _check_step(kernel, state, batch_shape, seed):
     return results
 
 
+@pytest.mark.parametrize(
+    ('batch_shape', 'dtype'), [((), 'float64'), ((3,), 'float32'), ((2, 3), 'float64')], ids=str
+)
 @every_kernel
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('batch_shape', [(), (3,), (2, 3)], ids=str)
 def test_step_keeps_shapes_and_dtypes(entry, batch_shape, dtype, seed):
     state = targets.NAMEDTUPLE.draw(seed, batch_shape, dtype)
     kernel = entry.make(targets.NAMEDTUPLE.log_prob, 5)
@@ -32,10 +33,10 @@ def test_step_keeps_shapes_and_dtypes(entry, batch_shape, dtype, seed):
     _check_step(kernel.frozen(results), state, batch_shape, seed)
 
 
-@every_kernel
 @pytest.mark.parametrize(
     'target', [targets.SKEWED, targets.LIST, targets.TUPLE], ids=lambda target: target.name
 )
+@every_kernel_in_depth
 def test_step_keeps_the_state_structure(entry, target, seed):
     kernel = entry.make(target.log_prob, 5)
     _check_step(kernel, target.draw(seed, [3]), (3,), seed)

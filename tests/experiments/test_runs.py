@@ -32,7 +32,7 @@ def _run(tmp_path, name, *settings):
 def test_stochastic_volatility(tmp_path, capsys):
     folder, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY)
     samplers = [run['sampler'] for run in record['runs']]
-    assert samplers == ['bordered band', 'band', 'diagonal', 'NUTS']
+    assert samplers == ['bordered band', 'band', 'diagonal', 'NUTS, posterior scales']
     posterior, comparison = record['tables']
     assert [row[0] for row in posterior['rows'][:3]] == ['phi', 'mu', 'sigma']
     assert len(comparison['rows']) == 4

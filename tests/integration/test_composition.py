@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
+from tests.support.catalogue import DEFAULT, every_kernel_in_depth
 from tests.support.statistics import largest_z, moment_z_scores
 
 tfb, tfmc = tfp.bijectors, tfp.experimental.mcmc
@@ -165,7 +165,7 @@ def _replica_exchange_variance(make_kernel_fn, seed, num_chains=10_000, num_step
     return np.mean(np.square(states[-1, 0])), np.sqrt(2 / (4 * num_chains))
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_replica_exchange_samples_the_cold_target(entry, seed):
     """Swaps replace states behind the kernel's back: a stale cache would bias the variance."""
     kernel = entry.make(_normal_log_prob, 0)

@@ -7,7 +7,7 @@ wrong target, and without its accept step.
 import pytest
 
 from tests.support import catalogue, targets
-from tests.support.catalogue import every_kernel, every_kernel_in_depth, kernels_with_score
+from tests.support.catalogue import every_kernel, every_kernel_in_depth
 from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 
 TARGET = targets.SKEWED
@@ -24,7 +24,7 @@ def test_invariance(entry, seed):
     _check(catalogue.bold(entry, TARGET, seed), TARGET, seed)
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_invariance_of_a_state_in_parts_and_two_chain_dimensions(entry, seed):
     _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (4, 5_000))
 
@@ -48,7 +48,7 @@ def test_a_wrong_target_is_detected(entry, seed):
     assert p_value < DETECTION
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_a_missing_accept_step_is_detected(entry, seed):
     wrong = catalogue.bold(entry, TARGET, seed).copy()
     draw = wrong._sampler.draw
@@ -62,8 +62,10 @@ def test_a_missing_accept_step_is_detected(entry, seed):
     assert p_value < DETECTION
 
 
-@kernels_with_score
+@every_kernel_in_depth
 def test_an_acceptance_without_kinetic_energy_is_detected(entry, seed):
+    if not entry.uses_score:
+        pytest.skip('no kinetic energy')
     frozen = catalogue.bold(entry, TARGET, seed)
     proposal = frozen.parameters['proposal']
 

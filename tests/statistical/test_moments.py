@@ -5,7 +5,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tests.support import catalogue, targets
-from tests.support.catalogue import every_kernel, every_kernel_in_depth
+from tests.support.catalogue import every_kernel_in_depth
 from tests.support.statistics import largest_z, moment_z_scores
 
 NUM_STEPS = 600
@@ -31,7 +31,7 @@ def _check(entry, target, seed):
     assert np.max(np.abs(z)) < largest_z(z.size)
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_moments_of_a_skewed_target(entry, seed):
     _check(entry, targets.SKEWED, seed)
 

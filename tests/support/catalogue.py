@@ -89,8 +89,9 @@ KERNELS = (
 
 DEFAULT = KERNELS[1]
 
-REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'random_walk')
-"""One of every form of program: unrolled and dense, looped with a scan, and without scores."""
+REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'hmc2_momentum', 'random_walk')
+"""One of every form of program: unrolled and dense, looped with a scan, one that carries a velocity
+and one that carries no score."""
 
 
 def _parametrize(entries):
@@ -98,8 +99,6 @@ def _parametrize(entries):
 
 
 every_kernel = _parametrize(KERNELS)
-
-kernels_with_score = _parametrize([entry for entry in KERNELS if entry.uses_score])
 
 every_kernel_in_depth = _parametrize(
     [
@@ -177,11 +176,11 @@ def bold(entry: Entry, target: Target, seed: int):
     99 % of their moves.
     """
     frozen = learned(entry, target, seed).frozen
-    state, step = target.draw(seed, [500]), tf.function(frozen.one_step)
+    state = target.draw(seed, [500])
     step_size, results = 1.0, frozen.bootstrap_results(state)
     while True:
         results = results._replace(step_size=tf.constant(step_size))
-        accept_prob = step(state, results, seed=tf.constant([seed, 0]))[1].info.accept_prob
+        accept_prob = frozen.one_step(state, results, seed=[seed, 0])[1].info.accept_prob
         if accept_prob < 0.8:
             return frozen.copy(step_size=step_size)
         step_size *= 1.2

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 
 def shifts(x: tf.Tensor, count: int) -> tf.Tensor:
-    """X [n] -> [count, n] with rows x[i + j], zeros past the end."""
+    """Rows x[i + j] for j = 0, ..., count - 1, zeros past the end: [n] -> [count, n]."""
     return tf.stack([_shift_left(x, j) for j in range(count)])
 
 

@@ -13,7 +13,8 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
 
     The secant |s(q + eps u) - s(q)| / eps along u = s / |s| weighs eigenvalues of the Hessian by
     the score's own components, so it lands near the largest one; the maximum over chains is
-    taken. Isotropic leapfrog steps below it are stable. Where no curvature can be seen (a flat or
+    taken. At a mode, where the score
+    vanishes, u is the diagonal of the axes. Isotropic leapfrog steps below it are stable. Where no curvature can be seen (a flat or
     non-finite start) the scale is 1.
 
     Args:
@@ -23,7 +24,8 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
     if not state.score.shape[-1]:
         state = state._replace(score=target.value_and_score(state.position)[1])
     length = tf.sqrt(chains.squared_norm(state.score))[:, tf.newaxis]
-    direction = tf.math.divide_no_nan(state.score, length)
+    anywhere = tf.ones_like(state.position) / state.position.shape[-1] ** 0.5
+    direction = tf.where(length > 0, tf.math.divide_no_nan(state.score, length), anywhere)
     root_mean_square = tf.sqrt(tf.reduce_mean(tf.square(state.position), axis=-1, keepdims=True))
     offset = _RELATIVE_OFFSET * (1 + root_mean_square)
     _, score = target.value_and_score(state.position + offset * direction)

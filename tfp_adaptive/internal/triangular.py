@@ -24,7 +24,7 @@ def relative_gradient(pairs: Pairs) -> tf.Tensor:
 
 
 def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """Factor (I + A), with exp on the diagonal of A so that the factor stays invertible.
+    """Moves to factor (I + A), with exp on the diagonal of A so that it stays invertible.
 
     Args:
       factor: [D, D] lower triangular with positive diagonal.

@@ -14,6 +14,9 @@ from tfp_adaptive.internal import chains, log_density, packing, random
 from tfp_adaptive.typing import ChainState, Sampler
 
 
+_VELOCITY_STREAM = 0x76656C6F
+
+
 class ProposedResults(NamedTuple):
     """What is known of a proposed state, accepted or not."""
 
@@ -241,7 +244,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """A standard normal draw from a seed of its own: `bootstrap_results` is given none."""
         if not self._sampler.uses_velocity:
             return ()
-        seeds = random.split(tf.zeros([2], tf.int32), len(parts))
+        seed = random.fold_in(tf.zeros([2], tf.int32), tf.constant(_VELOCITY_STREAM))
+        seeds = random.split(seed, len(parts))
         return [
             random.normal(tf.unstack(tf.shape(part)), seed, part.dtype)
             for part, seed in zip(parts, seeds, strict=True)

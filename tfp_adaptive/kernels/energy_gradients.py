@@ -68,7 +68,7 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(still)
             moving = preconditioner.retract(parameters, still)
-            factor = proposal_factor(preconditioner, moving, step_size)
+            factor = _guarded(proposal_factor(preconditioner, moving, step_size))
             move = proposal.propose(target, factor, state, noise)
             finite = chains.all_finite(move.proposed.position)
             loss = objective.loss(
@@ -91,6 +91,15 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
     return EnergyGradient(differentiable_move, 1)
 
 
+def _guarded(factor: LinearMap) -> LinearMap:
+    """The same map, through which a chain that overflows sends no NaN to the shared parameters."""
+
+    def guard(apply):
+        return lambda x: chains.drop_nonfinite_gradient(apply(chains.keep(chains.all_finite(x), x)))
+
+    return LinearMap(guard(factor.forward), guard(factor.transpose))
+
+
 def _keep(is_used, move):
     """The move with zeros for the chains that are not used."""
 
@@ -104,13 +113,13 @@ def _keep(is_used, move):
     )
 
 
-def select(name: str) -> Callable:
-    """`fast` or `exact`, by name.
+def select(argument: str, name: str) -> Callable:
+    """`fast` or `exact`, by the name that `argument` was given.
 
     Raises:
       ValueError: for any other name.
     """
     choices = {'fast': fast, 'exact': exact}
     if name not in choices:
-        raise ValueError(f"the energy gradient must be 'fast' or 'exact'; got {name!r}.")
+        raise ValueError(f"`{argument}` must be 'fast' or 'exact'; got {name!r}.")
     return choices[name]

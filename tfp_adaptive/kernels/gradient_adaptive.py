@@ -136,9 +136,14 @@ def _step(axes, energy, target, state, adaptation, info, noise, step_size, step)
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
     midpoint = chains.where(is_finite, move.midpoint, state.position)
+
+    def probe(signs, coin):
+        """A chain that is lost probes nothing, so it adds nothing to the sums."""
+        return chains.keep(is_finite, axes.preconditioner.probe(signs, coin))
+
     estimate = axes.entropy.estimate(
         _residual(axes, target, adaptation.preconditioner, step_size, midpoint, move.curvature),
-        axes.preconditioner.probe,
+        probe,
         noise.entropy,
         adaptation.penalty_weight,
         is_adapting,
@@ -208,7 +213,11 @@ def _learn(axes, adaptation, sums, progress):
         penalty_weight=axes.penalty_weight.update(
             adaptation.penalty_weight, sums.penalty / num_used
         ),
-        objective=axes.objective.update(adaptation.objective, sums.objective / num_used),
+        objective=_select(
+            sums.num_used > 0,
+            axes.objective.update(adaptation.objective, sums.objective / num_used),
+            adaptation.objective,
+        ),
     )
 
 

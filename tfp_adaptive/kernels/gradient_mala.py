@@ -72,13 +72,11 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
           ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
-        if score not in ('fast', 'exact'):
-            raise ValueError(f"`score` must be 'fast' or 'exact'; got {score!r}.")
         axes = gradient_adaptive.Axes(
             proposal=proposals.leapfrog(1),
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objectives.generalized_speed(),
-            energy_gradient=energy_gradients.select(score),
+            energy_gradient=energy_gradients.select('score', score),
             entropy=entropies.log_det(),
             optimizer=optimizer or optimizers.adam(),
             entropy_weight=entropy_weight

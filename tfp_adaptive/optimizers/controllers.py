@@ -17,7 +17,7 @@ def acceptance_controller(
     Args:
       target_accept_prob: alpha* in (0, 1). The weight rises, and with it the moves get bolder,
         while chains accept more often than this.
-      rate: positive relative gain per step and unit of acceptance.
+      rate: relative gain per step and unit of acceptance, not negative.
       initial: weight at the start, within `bounds`.
       bounds: (lower, upper), both positive; `math.inf` for no ceiling.
       signal: 'probability' (default) feeds back min(1, exp(-Delta)), 'indicator' the accept/reject
@@ -44,7 +44,7 @@ def acceptance_controller(
         raise ValueError(f'`signal` must be one of {sorted(signals)}; got {signal!r}.')
 
     def update(weight, accept_prob):
-        lower, upper = (tf.cast(bound, weight.dtype) for bound in bounds)
+        lower, upper = (tf.constant(bound, weight.dtype) for bound in bounds)
         moved = weight * (1 + rate * (accept_prob - target_accept_prob))
         return tf.clip_by_value(moved, lower, upper)
 
@@ -57,7 +57,7 @@ def penalty_controller(
     """Penalty weight: gamma <- clip(gamma + rate * mean penalty, bounds), a dual ascent.
 
     Args:
-      rate: positive gain.
+      rate: gain, not negative.
       initial: weight at the start, within `bounds`.
       bounds: (lower, upper), both positive.
 

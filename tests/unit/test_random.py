@@ -1,0 +1,152 @@
+"""internal.random: Threefry-2x32 against its published vectors, and the laws of what it draws."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from tfp_adaptive.internal import random
+
+# two-sided probability of a normal beyond 4 standard errors
+FOUR_SIGMA = 2 * scipy.stats.norm.sf(4)
+DTYPES = [tf.float32, tf.float64]
+
+
+def words(*values):
+    return [tf.constant(value, tf.uint32) for value in values]
+
+
+@pytest.mark.parametrize(
+    ('key', 'counter', 'expected'),
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_known_answers(key, counter, expected):
+    """The vectors of Random123, the authors' own implementation, for 20 rounds."""
+    result = random.threefry(words(*key), words(*counter))
+    assert tuple(int(word) for word in result) == expected
+
+
+def draw_everything(seed):
+    """One of each, for comparing the modes."""
+    return (
+        random.uniform([3, 4], seed, tf.float32),
+        random.uniform([3, 4], seed, tf.float64),
+        random.bits([5], seed, tf.float32),
+        random.below(7, seed),
+        random.fold_in(seed, tf.constant(3)),
+        tf.stack(random.split(seed, 3)),
+        random.normal([3, 4], seed, tf.float32),
+        random.normal([3, 4], seed, tf.float64),
+    )
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_the_same_numbers_in_every_mode(jit_compile, stateless_seed):
+    """Bit for bit, but for the rounding of the inverse error function."""
+    eager = draw_everything(stateless_seed())
+    compiled = tf.function(draw_everything, jit_compile=jit_compile)(stateless_seed())
+    for a, b in zip(eager[:-2], compiled[:-2], strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5)
+    np.testing.assert_allclose(eager[-1], compiled[-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+def test_uniform(dtype, stateless_seed):
+    """Kolmogorov-Smirnov at the level of 4 standard errors, and never an end of the interval."""
+    draws = random.uniform([1000, 1000], stateless_seed(), dtype).numpy()
+    assert draws.dtype == dtype.as_numpy_dtype
+    assert draws.min() > 0
+    assert draws.max() < 1
+    assert scipy.stats.kstest(draws.ravel(), 'uniform').pvalue > FOUR_SIGMA
+
+
+@pytest.mark.parametrize(
+    ('dtype', 'smallest'), [(tf.float32, 2.0**-24), (tf.float64, 2.0**-53)], ids=['32', '64']
+)
+@pytest.mark.parametrize('word', [0, 0xFFFFFFFF])
+def test_uniform_at_its_ends(word, dtype, smallest, monkeypatch, stateless_seed):
+    """All bits zero or all one: still inside, and the normal made of it is finite."""
+    monkeypatch.setattr(random, 'threefry', lambda key, counter: (words(word)[0],) * 2)
+    draw = random.uniform([], stateless_seed(), dtype)
+    assert float(draw) == (1 - smallest if word else smallest)
+    assert np.isfinite(random.normal([], stateless_seed(), dtype))
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+def test_normal(dtype, stateless_seed):
+    draws = random.normal([1000, 1000], stateless_seed(), dtype).numpy()
+    assert draws.dtype == dtype.as_numpy_dtype
+    flat = draws.ravel().astype(np.float64)
+    assert scipy.stats.kstest(flat, 'norm').pvalue > FOUR_SIGMA
+    for power, expected, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        standard_error = np.sqrt(variance / flat.size)
+        assert abs(np.mean(flat**power) - expected) < 4 * standard_error
+
+
+def test_neighbours_are_independent(stateless_seed):
+    """Along rows and columns, and between the streams of neighbouring seeds."""
+    draws = random.normal([300, 300], stateless_seed(), tf.float64).numpy()
+    other = random.normal([300, 300], stateless_seed(1), tf.float64).numpy()
+    for a, b in ((draws[1:], draws[:-1]), (draws[:, 1:], draws[:, :-1]), (draws, other)):
+        assert abs(np.mean(a * b)) < 4 / np.sqrt(a.size)
+
+
+def test_bits(stateless_seed):
+    num = 100_000
+    draws = random.bits([num], stateless_seed(), tf.float64).numpy()
+    assert set(draws) == {0, 1}
+    assert abs(draws.mean() - 0.5) < 4 * 0.5 / np.sqrt(num)
+
+
+@pytest.mark.parametrize('bound', [1, 2, 5])
+def test_below(bound, stateless_seed):
+    """Each value as often as the others, within 4 standard errors, over folded seeds."""
+    num = 5000
+
+    @tf.function
+    def draw():
+        return tf.map_fn(
+            lambda i: random.below(bound, random.fold_in(stateless_seed(), i)), tf.range(num)
+        )
+
+    draws, share = draw().numpy(), 1 / bound
+    assert set(draws) == set(range(bound))
+    for value in range(bound):
+        assert abs(np.mean(draws == value) - share) <= 4 * np.sqrt(share * (1 - share) / num)
+
+
+def test_seeds_are_all_different(stateless_seed):
+    """Children by `split` and by `fold_in`, and the grandchildren, never meet."""
+    parent = stateless_seed()
+    children = random.split(parent, 50)
+    children += [random.fold_in(parent, tf.constant(i)) for i in range(-5, 50)]
+    grandchildren = [seed for child in children[:10] for seed in random.split(child, 10)]
+    everyone = {tuple(seed.numpy()) for seed in [parent, *children, *grandchildren]}
+    assert len(everyone) == 1 + len(children) + len(grandchildren)
+    assert all(child.dtype == tf.int32 for child in children)
+
+
+def test_split_does_not_depend_on_the_count(stateless_seed):
+    for a, b in zip(random.split(stateless_seed(), 2), random.split(stateless_seed(), 5)):  # noqa: B905
+        np.testing.assert_array_equal(a, b)
+
+
+def test_children_of_one_seed_are_independent(stateless_seed):
+    a, b = (random.normal([50_000], s, tf.float64) for s in random.split(stateless_seed(), 2))
+    assert abs(np.mean(a * b)) < 4 / np.sqrt(50_000)
+
+
+def test_unknown_shape(stateless_seed):
+    """The number of chains may be known only when the program runs; the numbers are the same."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def like(x):
+        return random.normal([tf.shape(x)[0], 3], stateless_seed(), tf.float32)
+
+    expected = random.normal([4, 3], stateless_seed(), tf.float32)
+    np.testing.assert_allclose(like(tf.zeros([4, 3])), expected, rtol=1e-6)
