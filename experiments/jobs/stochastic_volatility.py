@@ -26,7 +26,13 @@ def stochastic_volatility(config: Config, folder: pathlib.Path, progress: bool) 
     target = targets.make(config.target['name'], num_points=num_points)
     bordered = tfpa.preconditioners.banded(bandwidth=1, border_size=model.NUM_GLOBALS)
     run, performance = samplers.run_adaptive(
-        'bordered band', target, settings, progress, preconditioner=bordered, entropy=_entropy()
+        'bordered band',
+        target,
+        settings,
+        progress,
+        preconditioner=bordered,
+        entropy=_entropy(),
+        momentum_refreshment=settings['momentum_refreshment'],
     )
     scaled = _scaled_to(target, run.states)
     posterior = _posterior_table(run, target.reference)
@@ -80,6 +86,7 @@ def _rivals(target, scaled, settings, progress):
                 progress,
                 preconditioner=preconditioner,
                 entropy=_entropy(),
+                momentum_refreshment=settings['momentum_refreshment'],
             )[1]
     if settings['nuts']:
         short = {

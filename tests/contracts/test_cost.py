@@ -1,12 +1,11 @@
 """What a step costs: target evaluations at run time, copies at compile time, and nothing else."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.contracts.comparisons import draw_noise
 from tests.support import targets
-from tests.support.catalogue import every_kernel
+from tests.support.catalogue import every_kernel, every_kernel_in_depth
 
 TARGET = targets.SKEWED
 
@@ -35,9 +34,23 @@ class _Counter:
         return self.num_run - before, result
 
 
-@pytest.mark.parametrize('mode', ['eager', 'graph'])
+@every_kernel_in_depth
+def test_evaluations_in_eager_mode(entry, seed):
+    _check_adaptive(entry, 'eager', seed)
+    _check_frozen(entry, 'eager', seed)
+
+
 @every_kernel
-def test_evaluations_of_an_adaptive_kernel(entry, mode, seed):
+def test_evaluations_of_an_adaptive_program(entry, seed):
+    _check_adaptive(entry, 'graph', seed)
+
+
+@every_kernel
+def test_evaluations_of_a_frozen_program(entry, seed):
+    _check_frozen(entry, 'graph', seed)
+
+
+def _check_adaptive(entry, mode, seed):
     """Two steps that learn and two that do not; a program holds one copy of each kind of use."""
     counter = _Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
@@ -64,9 +77,7 @@ def test_evaluations_of_an_adaptive_kernel(entry, mode, seed):
         assert num_copies[1:] == [0, 0, 0]
 
 
-@pytest.mark.parametrize('mode', ['eager', 'graph'])
-@every_kernel
-def test_evaluations_of_a_frozen_kernel(entry, mode, seed):
+def _check_frozen(entry, mode, seed):
     counter = _Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
     state = TARGET.draw(seed, [4])

@@ -107,10 +107,10 @@ def dense_band(band):
 
 
 def bordered_factor(band, border, corner):
-    """C = [[T^-1, R G], [0, G]]."""
-    n, k = border.shape
+    """C = [[T^-1, R G], [0, G]], with R given as R^T [k, n]."""
+    k, n = border.shape
     path = np.linalg.inv(dense_band(band))
-    return np.block([[path, border @ corner], [np.zeros([k, n]), corner]])
+    return np.block([[path, border.T @ corner], [np.zeros([k, n]), corner]])
 
 
 def pairs_matrix(left, right):

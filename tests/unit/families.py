@@ -62,7 +62,7 @@ def dense(preconditioner, parameters):
 
 def _event_sizes(parameters):
     if isinstance(parameters, BandedParameters):
-        return parameters.border.shape
+        return [parameters.band.shape[-1], parameters.corner.shape[-1]]
     return [parameters.shape[0]]
 
 

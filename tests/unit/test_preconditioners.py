@@ -251,7 +251,7 @@ def rescaled(parameters, unit):
             band[j, : n - j] /= path[j:]
         return BandedParameters(
             tf.constant(band),
-            path[:, np.newaxis] * parameters.border / rest,
+            parameters.border * path / rest[:, np.newaxis],
             rest[:, np.newaxis] * parameters.corner,
         )
     return unit.reshape([-1] + [1] * (parameters.shape.rank - 1)) * parameters

@@ -13,9 +13,9 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
 
     The secant |s(q + eps u) - s(q)| / eps along u = s / |s| weighs eigenvalues of the Hessian by
     the score's own components, so it lands near the largest one; the maximum over chains is
-    taken. At a mode, where the score
-    vanishes, u is the diagonal of the axes. Isotropic leapfrog steps below it are stable. Where no curvature can be seen (a flat or
-    non-finite start) the scale is 1.
+    taken. At a mode, where the score vanishes, u is the diagonal of the axes. Isotropic leapfrog
+    steps below it are stable. Where no curvature can be seen (a flat or non-finite start) the
+    scale is 1.
 
     Args:
       target: the log-density.

@@ -13,8 +13,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.internal import chains, log_density, packing, random
 from tfp_adaptive.typing import ChainState, Sampler
 
-
-_VELOCITY_STREAM = 0x76656C6F
+_VELOCITY_STREAM = 0x76656C6F  # any constant that no other stream uses
 
 
 class ProposedResults(NamedTuple):

@@ -29,7 +29,7 @@ class BandedParameters(NamedTuple):
     band: Tensor
     """[p + 1, n]; band[j, i] = T[i, i + j]."""
     border: Tensor
-    """[n, k] R."""
+    """[k, n] R^T: products with it run along the path."""
     corner: Tensor
     """[k, k] G."""
 
@@ -42,7 +42,7 @@ class BandedTangent(NamedTuple):
     band: Tensor
     """[p, n] change of the unit band W."""
     border: Tensor
-    """[n, k] A_pg in units of coordinate_scale(n)."""
+    """[k, n] A_pg^T in units of coordinate_scale(n)."""
     corner: Tensor
     """[k, k] A_gg."""
 
@@ -96,18 +96,20 @@ def banded(
             )
         scale = charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
         band = tf.pad(1 / scale[tf.newaxis, :n], [[0, bandwidth], [0, 0]])
-        return BandedParameters(band, tf.zeros([n, border_size], dtype), tf.linalg.diag(scale[n:]))
+        return BandedParameters(band, tf.zeros([border_size, n], dtype), tf.linalg.diag(scale[n:]))
 
     def forward(parameters, x):
         path, rest = _split(parameters, x)
         rest = tf.matmul(rest, parameters.corner, transpose_b=True)
         path = band_algebra.solve(parameters.band, path)
-        path += tf.matmul(rest, parameters.border, transpose_b=True)
+        path += tf.matmul(rest, parameters.border)
         return tf.concat([path, rest], axis=-1)
 
     def transpose(parameters, x):
         path, rest = _split(parameters, x)
-        rest = tf.matmul(rest + tf.matmul(path, parameters.border), parameters.corner)
+        rest = tf.matmul(
+            rest + tf.matmul(path, parameters.border, transpose_b=True), parameters.corner
+        )
         return tf.concat([band_algebra.solve_transpose(parameters.band, path), rest], axis=-1)
 
     def probe(signs, coin):
@@ -159,7 +161,7 @@ def _relative_gradient(parameters, pairs):
     return BandedTangent(
         rows=tf.reduce_sum(left * right, axis=0),
         band=-band_algebra.outer_bands(left, scaled, parameters.band.shape[0])[1:],
-        border=border_unit * tf.matmul(left, right_rest, transpose_a=True),
+        border=border_unit * tf.matmul(right_rest, left, transpose_a=True),
         corner=triangular.relative_gradient(Pairs(left_rest, right_rest)),
     )
 
@@ -178,10 +180,10 @@ def _relative_update(parameters, tangent):
     diagonals = band_algebra.shifts(band[0], band.shape[0])
     band = tf.concat([band[:1], band[1:] + tangent.band * diagonals[1:]], axis=0)
     border = parameters.border
-    if border.shape[-1]:
-        change = triangular.coordinate_scale(border.shape[0]) * tf.transpose(tangent.border)
+    if border.shape[0]:
+        change = triangular.coordinate_scale(border.shape[-1]) * tangent.border
         change = tf.linalg.triangular_solve(parameters.corner, change, adjoint=True)
-        border += tf.transpose(band_algebra.solve(parameters.band, change))
+        border += band_algebra.solve(parameters.band, change)
     corner = triangular.relative_update(parameters.corner, tangent.corner)
     return BandedParameters(band, border, corner)
 
@@ -197,7 +199,7 @@ def _euclidean_gradient(parameters, pairs):
         corner = triangular.euclidean_gradient(corner, Pairs(left_rest, right_rest))
     return BandedParameters(
         band=-band_algebra.outer_bands(left, solved, parameters.band.shape[0]),
-        border=tf.matmul(pulled, moved, transpose_a=True),
+        border=tf.matmul(moved, pulled, transpose_a=True),
         corner=corner,
     )
 
