@@ -34,11 +34,11 @@ def stochastic_volatility(config: Config, folder: pathlib.Path, progress: bool) 
         entropy=_entropy(),
         momentum_refreshment=settings['momentum_refreshment'],
     )
-    scaled = _scaled_to(target, run.states)
+    settled = _settled(target, run.states)
     posterior = _posterior_table(run, target.reference)
     _draw_figure(run.states, model.returns(num_points), folder / _FIGURE)
     del run
-    performances = [performance, *_rivals(target, scaled, settings, progress)]
+    performances = [performance, *_rivals(target, settled, settings, progress)]
     comparison = comparison_table(f'Samplers, d = {target.event_size}', performances)
     runs = [as_run(p, target=target.name) for p in performances]
     return Outcome([posterior, comparison], runs, [_FIGURE])
@@ -49,25 +49,30 @@ def _entropy():
     return tfpa.entropy.russian_roulette(penalty=tfpa.entropy.spectral_penalty(threshold=0.95))
 
 
-def _scaled_to(target, states):
-    """The target in units of its posterior standard deviations, started from posterior draws.
+def _settled(target, states):
+    """The target in two units, each started from posterior draws, for NUTS.
 
-    It hands NUTS, which has no mass matrix here, the diagonal one of the finished run, and spares
-    it the way to the typical set: what is left to compare is how well it mixes.
+    It spares NUTS the way to the typical set: what is left to compare is how well it mixes. In
+    units of the posterior standard deviations it is also handed the diagonal mass matrix that it
+    would have to learn.
     """
-    scale = states.std(axis=(0, 1), dtype=np.float64).astype(np.float32)
-    final = states[-1] / scale
 
-    def initial_state(num_chains, seed):
-        del seed
-        return tf.constant(final[:num_chains])
+    def make(scale):
+        final = states[-1] / scale
+        return dataclasses.replace(
+            target,
+            log_prob=lambda q: target.log_prob(scale * q),
+            initial_state=lambda num_chains, seed: tf.constant(final[:num_chains]),
+        )
 
-    return dataclasses.replace(
-        target, log_prob=lambda q: target.log_prob(scale * q), initial_state=initial_state
-    )
+    deviations = states.std(axis=(0, 1), dtype=np.float64).astype(np.float32)
+    return {
+        'NUTS, posterior scales': make(deviations),
+        'NUTS, unit metric': make(np.ones_like(deviations)),
+    }
 
 
-def _rivals(target, scaled, settings, progress):
+def _rivals(target, settled, settings, progress):
     short = {
         **settings,
         'num_warmup_steps': settings['rival_warmup_steps'],
@@ -96,8 +101,8 @@ def _rivals(target, scaled, settings, progress):
             'num_results': settings['nuts_results'],
             'num_steps_between_results': 0,
         }
-        label = 'NUTS, posterior scales'
-        yield samplers.run_nuts(scaled, short, progress, step_size=0.1, label=label)[1]
+        for label, start in settled.items():
+            yield samplers.run_nuts(start, short, progress, step_size=0.05, label=label)[1]
 
 
 def _posterior_table(run, reference: targets.Moments | None) -> Table:

@@ -9,6 +9,7 @@ import tfp_adaptive as tfpa
 from experiments import cli, config
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
+_NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
 _SHORT_VOLATILITY = [
     *('num_points=50', 'num_leapfrog_steps=2', 'rival_warmup_steps=4', 'rival_results=4'),
     *('nuts_chains=2', 'nuts_warmup_steps=4', 'nuts_results=4'),
@@ -32,10 +33,10 @@ def _run(tmp_path, name, *settings):
 def test_stochastic_volatility(tmp_path, capsys):
     folder, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY)
     samplers = [run['sampler'] for run in record['runs']]
-    assert samplers == ['bordered band', 'band', 'diagonal', 'NUTS, posterior scales']
+    assert samplers == ['bordered band', 'band', 'diagonal', *_NUTS]
     posterior, comparison = record['tables']
     assert [row[0] for row in posterior['rows'][:3]] == ['phi', 'mu', 'sigma']
-    assert len(comparison['rows']) == 4
+    assert len(comparison['rows']) == 5
     assert all(run['num_gradients'] > 0 for run in record['runs'])
     nuts = record['runs'][-1]
     assert nuts['num_lockstep_gradients'] >= nuts['num_gradients']
