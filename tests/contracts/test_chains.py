@@ -119,11 +119,17 @@ def test_stateful_seeds_give_fresh_noise(step_seed, seed):
 
 @every_kernel
 def test_all_noise_of_a_step_is_independent(entry, seed):
-    """No two fields of the noise share a seed: their ranks are uncorrelated."""
+    """No two fields of the noise share a seed: in order of their drawing they are uncorrelated."""
     kernel = entry.make(TARGET.log_prob, 5)
-    noise = draw_noise(kernel, TARGET.draw(seed, [4000]), [seed, 0])
+    state = TARGET.draw(seed, [4000])
+    frozen = kernel.frozen(kernel.bootstrap_results(state))
+    for owner in (kernel, frozen):
+        _check_independence(draw_noise(owner, state, [seed, 0]))
+
+
+def _check_independence(noise):
     columns = [
-        np.asarray(leaf, np.float64).reshape([4000, -1])[:, 0]
+        np.reshape(leaf, [-1])[:4000]
         for leaf in tf.nest.flatten(noise)
         if leaf.shape.rank and np.std(leaf) > 0
     ]

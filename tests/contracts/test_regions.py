@@ -35,14 +35,16 @@ def _check_region(entry, target, seed):
                 results.log_accept_ratio,
                 results.is_accepted,
                 results.info.num_nonfinite,
+                results.proposed_state,
             ),
             return_final_kernel_results=True,
             seed=[seed, 0],
         )
 
     chain = run(state, bootstrapped)
-    log_prob, log_accept_ratio, is_accepted, num_nonfinite = chain.trace
+    log_prob, log_accept_ratio, is_accepted, num_nonfinite, proposed_state = chain.trace
     assert all_finite([chain.all_states, log_prob, chain.final_kernel_results.adaptation])
+    assert all_finite(proposed_state)  # a trajectory that crosses the region stays a number
     np.testing.assert_allclose(log_prob, target.log_prob(chain.all_states), rtol=1e-4, atol=1e-4)
     refused = np.isneginf(log_accept_ratio)
     assert refused.any()

@@ -13,7 +13,7 @@ from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 TARGET = targets.SKEWED
 
 
-def _check(frozen, target, seed, batch_shape=(20_000,)):
+def _check(frozen, target, seed, batch_shape=(50_000,)):
     p_value, accept_prob = invariance_p_value(frozen, target, seed, batch_shape)
     assert 0.15 < accept_prob < 0.95  # both outcomes matter, neither is rare
     assert p_value > FALSE_ALARM
@@ -26,7 +26,7 @@ def test_invariance(entry, seed):
 
 @every_kernel_in_depth
 def test_invariance_of_a_state_in_parts_and_two_chain_dimensions(entry, seed):
-    _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (4, 5_000))
+    _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (5, 10_000))
 
 
 @every_kernel_in_depth

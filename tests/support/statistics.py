@@ -58,7 +58,7 @@ def no_drift_p_value(before, after):
     return min(1.0, 2 * z.size * scipy.stats.norm.sf(np.max(np.abs(z))))
 
 
-def invariance_p_value(kernel, target: Target, seed, batch_shape=(20_000,), num_steps=4):
+def invariance_p_value(kernel, target: Target, seed, batch_shape=(50_000,), num_steps=10):
     """(p-value, mean acceptance): do a few steps from exact draws leave exact draws?
 
     The p-value holds for two tests together: the law after the steps against fresh draws, and the

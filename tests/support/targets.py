@@ -165,11 +165,11 @@ def two_parts(kind='list'):
     )
 
 
-def _restricted(name, base, inside, outside_value):
-    """`base` restricted to a region, where the log-density elsewhere is `outside_value`."""
+def _restricted(name, base, inside, outside_log_prob):
+    """`base` restricted to a region, where the log-density elsewhere is `outside_log_prob`."""
 
     def log_prob(x):
-        return tf.where(inside(x), base.log_prob(x), tf.constant(outside_value, x.dtype))
+        return tf.where(inside(x), base.log_prob(x), outside_log_prob(x))
 
     def draw_packed(rng, n):
         kept = np.zeros([0, base.mean.size])
@@ -182,15 +182,22 @@ def _restricted(name, base, inside, outside_value):
 
 
 def nan_region(event_size=4):
-    """A correlated Gaussian whose log-density is NaN where the first coordinate exceeds 1/2."""
+    """A correlated Gaussian; where the first coordinate exceeds 1/2, value and gradient are NaN."""
     base = correlated_gaussian(event_size, correlation=0.5, largest_scale=2.0)
-    return _restricted('nan_region', base, lambda x: x[..., 0] <= 0.5, np.nan)
+    return _restricted(
+        'nan_region', base, lambda x: x[..., 0] <= 0.5, lambda x: tf.sqrt(0.5 - x[..., 0])
+    )
 
 
 def box(event_size=4):
     """A correlated Gaussian whose log-density is -inf outside [-2, 2]^D."""
     base = correlated_gaussian(event_size, correlation=0.5, largest_scale=2.0)
-    return _restricted('box', base, lambda x: tf.reduce_all(tf.abs(x) <= 2, axis=-1), float('-inf'))
+    return _restricted(
+        'box',
+        base,
+        lambda x: tf.reduce_all(tf.abs(x) <= 2, axis=-1),
+        lambda x: tf.constant(float('-inf'), x.dtype),
+    )
 
 
 GAUSSIAN = correlated_gaussian()
