@@ -101,7 +101,7 @@ def _check_frozen(entry, mode, seed):
         assert num_copies[1:] == [0, 0]
 
 
-@every_kernel
+@every_kernel_in_depth
 def test_frozen_program_holds_no_adaptation(entry, seed):
     """What was learned passes through untouched, and the optimizer is gone."""
     kernel = entry.make(TARGET.log_prob, 2)
