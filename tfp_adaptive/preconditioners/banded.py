@@ -14,6 +14,7 @@ would widen the band, so the unit band W[i, j] = T[i, j] / T[j, j] is learned ad
 not depend on the units of the path either.
 """
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -98,34 +99,6 @@ def banded(
         band = tf.pad(1 / scale[tf.newaxis, :n], [[0, bandwidth], [0, 0]])
         return BandedParameters(band, tf.zeros([border_size, n], dtype), tf.linalg.diag(scale[n:]))
 
-    def forward(parameters, x):
-        path, rest = _split(parameters, x)
-        rest = tf.matmul(rest, parameters.corner, transpose_b=True)
-        path = band_algebra.solve(parameters.band, path)
-        path += tf.matmul(rest, parameters.border)
-        return tf.concat([path, rest], axis=-1)
-
-    def transpose(parameters, x):
-        path, rest = _split(parameters, x)
-        rest = tf.matmul(
-            rest + tf.matmul(path, parameters.border, transpose_b=True), parameters.corner
-        )
-        return tf.concat([band_algebra.solve_transpose(parameters.band, path), rest], axis=-1)
-
-    def probe(signs, coin):
-        """Probes the path or the global coordinates, not both.
-
-        The border has n entries a column. Fed with a probe of everything, each would see the
-        noise of all the path; fed with a probe of the global coordinates alone it sees the
-        coupling it has to learn and hardly anything else.
-        """
-        if not border_size:
-            return signs
-        coin = coin[:, tf.newaxis]
-        n = signs.shape[-1] - border_size
-        weights = tf.concat([tf.repeat(coin, n, axis=1), tf.repeat(1 - coin, border_size, 1)], 1)
-        return tf.sqrt(2 * weights) * signs
-
     floor = charts.diagonal_floor(coordinates, min_diagonal)
     chart = charts.select(
         coordinates,
@@ -138,14 +111,46 @@ def banded(
     )
     return Preconditioner(
         init=init,
-        forward=forward,
-        transpose=transpose,
-        log_det=lambda parameters: (
-            triangular.log_det(parameters.corner) - tf.reduce_sum(tf.math.log(parameters.band[0]))
-        ),
-        probe=probe,
+        forward=_forward,
+        transpose=_transpose,
+        log_det=_log_det,
+        probe=functools.partial(_probe, border_size),
         **chart._asdict(),
     )
+
+
+def _forward(parameters, x):
+    path, rest = _split(parameters, x)
+    rest = tf.matmul(rest, parameters.corner, transpose_b=True)
+    path = band_algebra.solve(parameters.band, path) + tf.matmul(rest, parameters.border)
+    return tf.concat([path, rest], axis=-1)
+
+
+def _transpose(parameters, x):
+    path, rest = _split(parameters, x)
+    rest += tf.matmul(path, parameters.border, transpose_b=True)
+    rest = tf.matmul(rest, parameters.corner)
+    return tf.concat([band_algebra.solve_transpose(parameters.band, path), rest], axis=-1)
+
+
+def _log_det(parameters):
+    log_diagonal = tf.math.log(parameters.band[0])
+    return triangular.log_det(parameters.corner) - tf.reduce_sum(log_diagonal)
+
+
+def _probe(border_size, signs, coin):
+    """Probes the path or the global coordinates, not both.
+
+    The border has n entries a column. Fed with a probe of everything, each would see the noise of
+    all the path; fed with a probe of the global coordinates alone it sees the coupling it has to
+    learn and hardly anything else.
+    """
+    if not border_size:
+        return signs
+    coin = coin[:, tf.newaxis]
+    n = signs.shape[-1] - border_size
+    weights = tf.concat([tf.repeat(coin, n, axis=1), tf.repeat(1 - coin, border_size, 1)], 1)
+    return tf.sqrt(2 * weights) * signs
 
 
 def _split(parameters, x):

@@ -123,10 +123,7 @@ def sample(
         progress=progress,
         jit_compile=jit_compile,
     )
-    frozen_kernel, kernel_results = kernel, warmup.kernel_results
-    if hasattr(kernel, 'frozen'):
-        frozen_kernel = kernel.frozen(kernel_results)
-        kernel_results = frozen_kernel.bootstrap_results(warmup.state)
+    frozen_kernel, kernel_results = _freeze(kernel, warmup)
     trace_fn = trace_fn or (lambda state, results: ())
     draws = phases.run_phase(
         'sampling',
@@ -153,6 +150,14 @@ def sample(
         kernel_results=draws.kernel_results,
         warmup_kernel_results=warmup.kernel_results,
     )
+
+
+def _freeze(kernel, warmup):
+    """The kernel that samples and its results: frozen if it can be, else as warm-up left it."""
+    if not hasattr(kernel, 'frozen'):
+        return kernel, warmup.kernel_results
+    frozen_kernel = kernel.frozen(warmup.kernel_results)
+    return frozen_kernel, frozen_kernel.bootstrap_results(warmup.state)
 
 
 def _diagnostics(states, batch_shape, warmup, draws) -> Diagnostics:
