@@ -28,9 +28,9 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
 
     Args:
       factor: [D, D] lower triangular with positive diagonal.
-      tangent: [D, D] lower triangular, A in scaled relative coordinates.
+      tangent: [D, D], A in scaled relative coordinates; its upper triangle is not used.
     """
-    change = _scale_off_diagonal(tangent)
+    change = _scale_off_diagonal(tf.linalg.band_part(tangent, -1, 0))
     growth = tf.exp(tf.linalg.diag_part(change))
     return tf.matmul(factor, tf.linalg.set_diag(change, growth))
 
@@ -43,7 +43,7 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
 
 def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor, floor: float) -> tf.Tensor:
     """Adds the tangent and clips the diagonal at `floor`."""
-    moved = factor + tangent
+    moved = factor + tf.linalg.band_part(tangent, -1, 0)
     diagonal = tf.maximum(tf.linalg.diag_part(moved), floor)
     return tf.linalg.set_diag(moved, diagonal)
 

@@ -36,4 +36,5 @@ class GradientAdaptiveKernel(base.SamplerKernel):
             self._axes.preconditioner,
             kernel_results.adaptation.preconditioner,
             step_size=kernel_results.step_size,
+            name=self._parameters['name'],
         )

@@ -135,7 +135,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """Kernel results for a first step from `init_state`.
 
         Args:
-          init_state: a tensor, list, tuple or namedtuple of parts, each [*batch, *event].
+          init_state: a tensor, list, tuple or namedtuple of parts, each [*batch, *event], where the
+            log-density is finite: a chain that starts elsewhere is rejected for ever and counted.
 
         Returns:
           `KernelResults` with the structure, shapes and dtypes that `one_step` returns.

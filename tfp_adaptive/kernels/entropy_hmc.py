@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from tfp_adaptive import entropy as entropies
 from tfp_adaptive import objectives, optimizers, preconditioners, proposals
 from tfp_adaptive.kernels import adaptive, energy_gradients, gradient_adaptive
@@ -11,7 +13,7 @@ from tfp_adaptive.typing import Controller, Entropy, Objective, Optimizer, Preco
 class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
     """HMC or MALA whose preconditioner ascends an entropy-regularised speed measure.
 
-    One step, for each of C chains with position q and the shared factor C (C C^T = M^{-1}):
+    One step, for every chain, with position q and the shared factor C (C C^T = M^{-1}):
 
         v ~ N(0, I);  (q', v') = L whitened leapfrog steps of factor step_size * C from (q, v)
         accept q' with probability a = min(1, exp(-Delta)),
@@ -76,10 +78,11 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
           entropy: estimator of log det(I + D). Default `None`: `entropy.log_det()` for L = 1 and
             for objectives without entropy, else `entropy.russian_roulette()`.
           optimizer: Default `None`: `optimizers.adam()`.
-          target_accept_prob: alpha* in (0, 1), steers beta. Default 0.67.
+          target_accept_prob: alpha* in (0, 1), steers beta unless `entropy_weight` is given.
+            Default 0.67.
           energy_gradient: 'fast' (default) holds the gradients of U along the trajectory constant,
             'exact' lets derivatives flow through them at about one more Hessian-vector product a
-            leapfrog step.
+            leapfrog step, until the kernel is frozen.
           momentum_refreshment: share of the velocity's variance drawn anew at each step, in (0, 1].
             Default 1.
           step_size: factor on C; a scalar, or one value per chain. Not adapted here (C is), but a
@@ -97,14 +100,15 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
           ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
+        proposal = proposals.leapfrog(num_leapfrog_steps, momentum_refreshment)
         objective = objective or objectives.generalized_speed()
         if not objective.uses_entropy:
             entropy = entropy or entropies.log_det()
             entropy_weight = entropy_weight or optimizers.fixed_weight(0.0)
-        elif num_leapfrog_steps == 1:
+        elif np.max(num_leapfrog_steps) == 1:
             entropy = entropy or entropies.log_det()
         axes = gradient_adaptive.Axes(
-            proposal=proposals.leapfrog(num_leapfrog_steps, momentum_refreshment),
+            proposal=proposal,
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objective,
             energy_gradient=energy_gradients.select('energy_gradient', energy_gradient),

@@ -102,6 +102,9 @@ def adaptive_sampler(axes: Axes) -> Sampler:
 def _init(axes, target, state):
     dtype = state.position.dtype
     guess = axes.proposal.stable_fraction * stable_scale(target, state)
+    if axes.pool_fn is not None:
+        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
+        guess = total / count
     parameters = axes.preconditioner.init(state.position.shape[-1], dtype, guess)
     still = tf.nest.map_structure(tf.zeros_like, axes.preconditioner.log_det_gradient(parameters))
     return Adaptation(

@@ -11,7 +11,7 @@ from tfp_adaptive.typing import Controller, Optimizer, Preconditioner
 class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
     """MALA whose preconditioner ascends the generalised speed measure.
 
-    One step, for each of C chains with position q and the shared factor F = step_size * C:
+    One step, for every chain, with position q and the shared factor F = step_size * C:
 
         q' = q + F F^T grad log pi(q) / 2 + F eps,   eps ~ N(0, I)
         accept with probability min(1, r), r the Metropolis-Hastings ratio
@@ -19,7 +19,7 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
             C    <- optimizer step up min(0, log r) + beta log|det C|
             beta <- beta (1 + rate (acceptance - target_accept_prob)), at most 10
 
-    Cost: one gradient a step; 'exact' needs one Hessian-vector product more while it adapts. The
+    Cost: one gradient a step; 'exact' needs one Hessian-vector product more until it is frozen. The
     fast gradient holds grad log pi(q') constant inside the reverse proposal: not an unbiased
     gradient of the objective but an estimating equation with the same shape at its root, and a
     stronger signal.
@@ -58,7 +58,7 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
           score: 'fast' (default) or 'exact': whether derivatives of grad log pi(q') are left out.
           preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
           optimizer: Default `None`: `optimizers.adam()`.
-          target_accept_prob: in (0, 1), steers beta. Default 0.55.
+          target_accept_prob: in (0, 1), steers beta unless `entropy_weight` is given. Default 0.55.
           entropy_weight: controller of beta. Default `None`: `optimizers.acceptance_controller`
             with `target_accept_prob`, between 1e-4 and 10: without the ceiling beta winds up while
             C is small and C then overshoots.

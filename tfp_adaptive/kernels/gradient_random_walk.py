@@ -11,14 +11,14 @@ from tfp_adaptive.typing import Controller, Optimizer, Preconditioner
 class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
     """Random-walk Metropolis whose covariance ascends the generalised speed measure.
 
-    One step, for each of C chains with position q and the shared factor F = step_size * C:
+    One step, for every chain, with position q and the shared factor F = step_size * C:
 
         q' = q + F eps,   eps ~ N(0, I);   accept with probability min(1, pi(q') / pi(q))
         and during the first `num_adaptation_steps` steps
             C    <- optimizer step up min(0, log pi(q') - log pi(q)) + beta log|det C|
             beta <- beta (1 + rate (acceptance - target_accept_prob)), at most 10
 
-    Cost: one gradient, at q', while it adapts; frozen it evaluates the log-density alone.
+    Cost: one gradient, at q', until it is frozen; then it evaluates the log-density alone.
 
     Reference: M. Titsias, P. Dellaportas. Gradient-based adaptive Markov chain Monte Carlo.
     NeurIPS 2019. Section 3.1. The published optimizer is `optimizers.rmsprop(5e-5)` on
@@ -51,7 +51,7 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
           num_adaptation_steps: steps that learn; bitwise constant after. Default 1000.
           preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
           optimizer: Default `None`: `optimizers.adam()`.
-          target_accept_prob: in (0, 1), steers beta. Default 0.25.
+          target_accept_prob: in (0, 1), steers beta unless `entropy_weight` is given. Default 0.25.
           entropy_weight: controller of beta. Default `None`: `optimizers.acceptance_controller`
             with `target_accept_prob`, between 1e-4 and 10: without the ceiling beta winds up while
             C is small and C then overshoots.

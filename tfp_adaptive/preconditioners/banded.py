@@ -66,7 +66,6 @@ def banded(
       initial_scale: scalar or [D], initial standard deviations, in the units of the state. Default
         `None`: a safe fraction of 1 / sqrt(largest curvature) at the start.
       coordinates: 'relative' (default) or 'euclidean' (entries of T, R and G).
-
       min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
         Default `None`: 1e-3, as published.
 

@@ -22,7 +22,6 @@ def cholesky(
         gradient.
       coordinates: 'relative' (default; C -> C (I + A)) or 'euclidean' (the entries of C, as the
         paper).
-
       min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
         Default `None`: 1e-3, as published.
 

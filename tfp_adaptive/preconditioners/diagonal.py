@@ -19,7 +19,6 @@ def diagonal(
       initial_scale: scalar or [D], in the units of the state. Default `None`: a safe fraction of
         1 / sqrt(largest curvature) at the start, found from one extra gradient.
       coordinates: 'relative' (default; learns log c) or 'euclidean' (learns c, as the paper).
-
       min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
         Default `None`: 1e-3, as published.
 

@@ -40,14 +40,18 @@ class Diagnostics:
 
     @property
     def min_ess(self) -> float:
-        """Smallest effective sample size over all coordinates of q and of q^2."""
-        leaves = tf.nest.flatten([self.ess, self.ess_of_squares])
-        return float(min(np.min(leaf) for leaf in leaves))
+        """Smallest effective sample size over all coordinates of q and q^2; NaN if any is."""
+        return float(np.min(_concatenate([self.ess, self.ess_of_squares])))
 
     @property
     def max_rhat(self) -> float:
-        """Largest split R-hat over all coordinates."""
-        return float(max(np.max(leaf) for leaf in tf.nest.flatten(self.rhat)))
+        """Largest split R-hat over all coordinates; NaN if any is."""
+        return float(np.max(_concatenate(self.rhat)))
+
+
+def _concatenate(structure: Any) -> np.ndarray:
+    """All entries in one array, so that a NaN anywhere reaches the extremes."""
+    return np.concatenate([np.ravel(leaf) for leaf in tf.nest.flatten(structure)])
 
 
 def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:

@@ -73,6 +73,7 @@ def sample(
 
     Args:
       target_log_prob_fn: log-density, a callable of the state parts [*batch, *event] -> [*batch].
+        A `kernel` that is given ready-made samples its own target instead.
       num_results: draws per chain.
       num_warmup_steps: steps that adapt and are thrown away.
       initial_state: structure of parts [*batch, *event]; the leading dimensions are the chains.
@@ -141,7 +142,9 @@ def sample(
         states=states,
         trace=trace,
         warmup_trace=warmup.traced if has_info else None,
-        diagnostics=_diagnostics(states, batch_shape, warmup, draws),
+        diagnostics=_diagnostics(
+            states, batch_shape, warmup, draws, was_frozen=frozen_kernel is not kernel
+        ),
         timings=Timings(
             warmup.compile_seconds + draws.compile_seconds, warmup.seconds, draws.seconds
         ),
@@ -160,7 +163,7 @@ def _freeze(kernel, warmup):
     return frozen_kernel, frozen_kernel.bootstrap_results(warmup.state)
 
 
-def _diagnostics(states, batch_shape, warmup, draws) -> Diagnostics:
+def _diagnostics(states, batch_shape, warmup, draws, *, was_frozen) -> Diagnostics:
     ess, ess_of_squares, rhat = diagnose(states, len(batch_shape))
     has_ratio = find_field(draws.kernel_results, 'log_accept_ratio') is not None
     warmup_info = find_field(warmup.kernel_results, 'info')
@@ -170,15 +173,20 @@ def _diagnostics(states, batch_shape, warmup, draws) -> Diagnostics:
         figure = getattr(info, name, ())
         return None if isinstance(figure, tuple) else int(figure)
 
+    num_warmup_gradients = count(warmup_info, 'num_gradients')
+    num_sampling_gradients = count(info, 'num_gradients')
+    if num_sampling_gradients is not None and not was_frozen:
+        # the counter has gone on from the warm-up
+        num_sampling_gradients -= num_warmup_gradients
     return Diagnostics(
         ess=ess,
         ess_of_squares=ess_of_squares,
         rhat=rhat,
         accept_prob=draws.accept_prob if has_ratio else None,
         num_divergences=draws.num_divergences if has_ratio else None,
-        num_warmup_gradients=count(warmup_info, 'num_gradients'),
+        num_warmup_gradients=num_warmup_gradients,
         num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
-        num_sampling_gradients=count(info, 'num_gradients'),
+        num_sampling_gradients=num_sampling_gradients,
     )
 
 
@@ -202,12 +210,24 @@ def _make_kernel(kernel, target_log_prob_fn, num_warmup_steps):
                 'the callable `kernel` must return a tfp.mcmc.TransitionKernel; '
                 f'got {type(kernel).__name__}.'
             )
-    if isinstance(kernel, SamplerKernel) and kernel.num_adaptation_steps > num_warmup_steps:
+    num_adaptation_steps = _num_adaptation_steps(kernel)
+    if num_adaptation_steps > num_warmup_steps:
         raise ValueError(
-            f'`kernel` adapts for {kernel.num_adaptation_steps} steps but `num_warmup_steps` is '
+            f'`kernel` adapts for {num_adaptation_steps} steps but `num_warmup_steps` is '
             f'{num_warmup_steps}; give it at most num_adaptation_steps={num_warmup_steps}.'
         )
     return kernel
+
+
+def _num_adaptation_steps(kernel) -> int:
+    """The longest adaptation of a kernel and of those it wraps; 0 where none is known."""
+    parameters = getattr(kernel, 'parameters', {})
+    own = parameters.get('num_adaptation_steps', 0)
+    inner = parameters.get('inner_kernel')
+    return max(
+        int(own) if isinstance(own, (int, np.integer)) else 0,
+        _num_adaptation_steps(inner) if inner is not None else 0,
+    )
 
 
 def _check_count(name, value, least):
