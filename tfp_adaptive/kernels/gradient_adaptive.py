@@ -193,9 +193,13 @@ def _learn(axes, adaptation, sums, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
     num_used = tf.maximum(sums.num_used, 1)
+    # a lost chain cannot say in which direction its move was too bold, but that it was: it weighs
+    # as much against the entropy as it weighs in the mean acceptance, or a target with hard walls
+    # would leave the entropy nothing to stop it
+    lost = (sums.num_chains - sums.num_used) / sums.num_chains
 
     def descent_direction(energy, entropy, log_det):
-        slope = energy / num_used - beta * (log_det + entropy / num_used)
+        slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
         return axes.optimizer.condition(slope, beta)
 
     gradient = tf.nest.map_structure(
