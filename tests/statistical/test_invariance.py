@@ -15,7 +15,7 @@ TARGET = targets.SKEWED
 
 def _check(frozen, target, seed, batch_shape=(50_000,)):
     p_value, accept_prob = invariance_p_value(frozen, target, seed, batch_shape)
-    assert 0.15 < accept_prob < 0.95  # both outcomes matter, neither is rare
+    assert 0.1 < accept_prob < 0.95  # both outcomes matter, neither is rare
     assert p_value > FALSE_ALARM
 
 
