@@ -125,24 +125,24 @@ def _mean_accept_prob(kernel, state, seed):
 
 
 @every_kernel_in_depth
-def test_bad_chains_do_not_stop_the_others_from_learning(entry, seed):
-    """Two of four chains start where the density is NaN and can never leave."""
+def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
+    """One of four chains starts where the density is NaN and can never leave."""
     target = targets.NAN_REGION
     state = tf.tensor_scatter_nd_update(
-        target.draw(seed, [4]), [[0], [1]], tf.constant([[9.0, 0, 0, 0], [9.0, 0, 0, 0]])
+        target.draw(seed, [4]), [[0]], tf.constant([[9.0, 0, 0, 0]])
     )
     kernel = entry.make(target.log_prob, 400, step_size=0.1)
     bootstrapped = kernel.bootstrap_results(state)
     end, results = catalogue.sample(kernel, state, 400, [seed, 0])
-    np.testing.assert_array_equal(end[:2], state[:2])
+    np.testing.assert_array_equal(end[0], state[0])
     assert all_finite(results.adaptation)
     assert not is_identical(
         results.adaptation.preconditioner, bootstrapped.adaptation.preconditioner
     )
-    assert int(results.info.num_nonfinite) >= 800
+    assert int(results.info.num_nonfinite) >= 400
     accept_prob = _mean_accept_prob(kernel.frozen(results), end, seed)
-    assert np.all(accept_prob[:2] == 0)
-    assert 0.1 < np.mean(accept_prob[2:]) < 0.99
+    assert accept_prob[0] == 0
+    assert 0.1 < np.mean(accept_prob[1:]) < 0.99
 
 
 @every_kernel_in_depth
@@ -170,19 +170,15 @@ def test_a_bad_first_scale_is_forgotten(entry, seed):
     assert abs(log_scales[0] - log_scales[1]) < 0.05 * np.log(100.0 / 0.01)
 
 
-@pytest.mark.parametrize('step_size', [1.0, 1000.0])
 @pytest.mark.parametrize('entry', KERNELS[:2], ids=lambda entry: entry.name)
-def test_walls_do_not_let_the_scale_run_away(entry, step_size, seed):
-    """Inside the walls the density is flat: only lost proposals tell that a move is too long.
-
-    With the larger step size every proposal is lost at first.
-    """
+def test_walls_do_not_let_the_scale_run_away(entry, seed):
+    """Inside the walls the density is flat: only lost proposals tell that a move is too long."""
 
     def log_prob(x):
         inside = tf.reduce_all(tf.abs(x) <= 1, axis=-1)
         return tf.where(inside, 0 * tf.reduce_sum(x, axis=-1), float('-inf'))
 
-    kernel = entry.make(log_prob, 600, step_size=step_size)
+    kernel = entry.make(log_prob, 400)
     state = tf.random.stateless_uniform([16, 4], [seed, 0], -1, 1)
-    state, results = catalogue.sample(kernel, state, 600, [seed, 1])
+    state, results = catalogue.sample(kernel, state, 400, [seed, 1])
     assert np.mean(_mean_accept_prob(kernel.frozen(results), state, seed)) > 0.4

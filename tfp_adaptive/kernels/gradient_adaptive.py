@@ -71,6 +71,7 @@ class _Sums(NamedTuple):
     energy_gradient: Any
     entropy_gradient: Any
     num_used: Tensor
+    num_lost: Tensor
     num_chains: Tensor
     accept_prob: Tensor
     acceptance_signal: Tensor
@@ -156,6 +157,7 @@ def _step(axes, energy, target, state, adaptation, info, noise, step_size, step)
         energy_gradient=energy_gradient(is_used),
         entropy_gradient=axes.preconditioner.gradient(adaptation.preconditioner, estimate.pairs),
         num_used=_total(is_used, state),
+        num_lost=_total(tf.math.is_finite(state.log_prob) & ~is_finite, state),
         num_chains=_total(tf.ones_like(is_used), state),
         accept_prob=_total(metropolis.accept_prob(transition), state),
         acceptance_signal=_total(axes.entropy_weight.signal(transition), state),
@@ -193,10 +195,9 @@ def _learn(axes, adaptation, sums, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
     num_used = tf.maximum(sums.num_used, 1)
-    # a lost chain cannot say in which direction its move was too bold, but that it was: it weighs
-    # as much against the entropy as it weighs in the mean acceptance, or a target with hard walls
-    # would leave the entropy nothing to stop it
-    lost = (sums.num_chains - sums.num_used) / sums.num_chains
+    # a chain that loses its move (not one that never had a density) cannot say in which direction
+    # the move was too bold, but that it was: without it, hard walls leave nothing against entropy
+    lost = sums.num_lost / sums.num_chains
 
     def descent_direction(energy, entropy, log_det):
         slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
