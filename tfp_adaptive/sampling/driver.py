@@ -1,7 +1,6 @@
 """`sample`: from a log-density to draws and diagnostics in one call."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,43 +12,7 @@ from tfp_adaptive.kernels import EntropyAdaptiveHMC, SamplerKernel
 from tfp_adaptive.sampling import phases
 from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
 from tfp_adaptive.sampling.results import find_field
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Wall seconds of a run, compilation apart."""
-
-    compile: float
-    warmup: float
-    sampling: float
-
-
-@dataclass(frozen=True)
-class SampleRun:
-    """Everything a run leaves behind.
-
-    Attributes:
-      states: draws, NumPy arrays [num_results, *batch, *event] in the structure of the state.
-      trace: what `trace_fn` returned, stacked [num_results, ...].
-      warmup_trace: `typing.Info` of the warm-up, each field [num_warmup_steps]; `None` for kernels
-        that have none.
-      diagnostics: `Diagnostics`.
-      timings: `Timings`.
-      frozen_kernel: the kernel that made the draws, to go on with.
-      final_state: state after the last draw.
-      kernel_results: its kernel results.
-      warmup_kernel_results: kernel results at the end of warm-up, with everything learned.
-    """
-
-    states: Any
-    trace: Any
-    warmup_trace: Any
-    diagnostics: Diagnostics
-    timings: Timings
-    frozen_kernel: Any
-    final_state: Any
-    kernel_results: Any
-    warmup_kernel_results: Any
+from tfp_adaptive.sampling.run import SampleRun, Timings
 
 
 def sample(
