@@ -1,11 +1,14 @@
 """Effective sample sizes and R-hat of a run, in blocks that keep memory flat."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+
+from tfp_adaptive.sampling import coordinates
 
 _BLOCK_BYTES = 2**26
 _MIN_DRAWS = 4
@@ -19,7 +22,7 @@ class Diagnostics:
       ess: effective sample size of every coordinate over all chains together, in the structure of
         one event (`tfp.mcmc.effective_sample_size`, filter_beyond_positive_pairs).
       ess_of_squares: the same of every squared coordinate: how well scales are known.
-      rhat: split R-hat of every coordinate.
+      rhat: rank-normalised split R-hat of every coordinate, the larger of bulk and tails.
       accept_prob: mean acceptance probability while sampling.
       num_divergences: steps, over all chains, with a log acceptance ratio below -1000 or not
         finite, while sampling.
@@ -45,7 +48,7 @@ class Diagnostics:
 
     @property
     def max_rhat(self) -> float:
-        """Largest split R-hat over all coordinates; NaN if any is."""
+        """Largest R-hat over all coordinates; NaN if any is."""
         return float(np.max(_concatenate(self.rhat)))
 
 
@@ -55,47 +58,104 @@ def _concatenate(structure: Any) -> np.ndarray:
 
 
 def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
-    """ESS of q, ESS of q^2 and split R-hat of every coordinate.
+    """ESS of q, ESS of q^2 and rank-normalised split R-hat of every coordinate.
+
+    R-hat is the larger of two: of the ranks of the draws, mapped to normal quantiles, and of the
+    ranks of their distances from the median. The first sees chains that differ in location, the
+    second chains that differ in scale; neither needs a finite variance.
 
     Args:
       states: draws, structure of [num_results, *batch, *event].
       batch_rank: number of chain dimensions.
 
     Returns:
-      Three structures of [*event]; NaN with fewer than four draws.
+      Three structures of [*event]; NaN with fewer than four draws, and for coordinates that are
+      the same in all draws.
+
+    Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Buerkner. Rank-normalization,
+    folding, and localization: an improved R-hat. Bayesian Analysis 16, 2021, equations 5 and 14.
 
     Example:
       >>> ess, ess_of_squares, rhat = tfpa.sampling.diagnose(np.random.normal(size=[50, 4, 3]), 1)
     """
-    parts = [_diagnose_part(np.asarray(part), batch_rank) for part in tf.nest.flatten(states)]
+    parts = [_diagnose_part(part, batch_rank) for part in tf.nest.flatten(states)]
     ess, ess_of_squares, rhat = zip(*parts, strict=True)
     return tuple(
         tf.nest.pack_sequence_as(states, list(figures)) for figures in (ess, ess_of_squares, rhat)
     )
 
 
-def _diagnose_part(draws: np.ndarray, batch_rank: int):
-    num_draws, event = draws.shape[0], draws.shape[1 + batch_rank :]
-    flat = draws.reshape([num_draws, int(np.prod(draws.shape[1 : 1 + batch_rank])), -1])
-    if num_draws < _MIN_DRAWS:
+def _diagnose_part(part, batch_rank: int):
+    flat, event = coordinates.as_matrix(part, batch_rank), np.shape(part)[1 + batch_rank :]
+    if len(flat) < _MIN_DRAWS:
         return (np.full(event, np.nan),) * 3
     # an FFT of twice the length in complex numbers is what the estimator holds at a time
-    bytes_per_coordinate = 4 * flat.itemsize * num_draws * flat.shape[1]
+    bytes_per_coordinate = 4 * flat.itemsize * flat.shape[0] * flat.shape[1]
     width = max(1, _BLOCK_BYTES // bytes_per_coordinate)
-    blocks = [_diagnose_block(flat[..., i : i + width]) for i in range(0, flat.shape[-1], width)]
-    return tuple(np.concatenate(figures).reshape(event) for figures in zip(*blocks, strict=True))
+    blocks = [flat[..., i : i + width] for i in range(0, flat.shape[-1], width)]
+    figures = [(*_effective_sizes(block), _rank_normalised_rhat(block)) for block in blocks]
+    return tuple(np.concatenate(figure).reshape(event) for figure in zip(*figures, strict=True))
 
 
-def _diagnose_block(draws: np.ndarray):
+def _effective_sizes(draws: np.ndarray):
     draws = tf.convert_to_tensor(draws)
 
     def ess(x):
-        return tfp.mcmc.effective_sample_size(
+        size = tfp.mcmc.effective_sample_size(
             x, cross_chain_dims=1 if x.shape[1] > 1 else None, filter_beyond_positive_pairs=True
         )
+        return (size if x.shape.rank == 1 or x.shape[1] > 1 else size[0]).numpy()
 
-    def over_chains(x):
-        return (x if x.shape.rank == 1 else x[0]).numpy()
+    with _without_cast_warnings():
+        return ess(draws), ess(tf.square(draws))
 
-    rhat = tfp.mcmc.potential_scale_reduction(draws, split_chains=True)
-    return over_chains(ess(draws)), over_chains(ess(tf.square(draws))), rhat.numpy()
+
+@contextlib.contextmanager
+def _without_cast_warnings():
+    """TFP's autocorrelation drops the zero imaginary part of an FFT, of which TensorFlow warns."""
+    logger = tf.get_logger()
+
+    def keep(record):
+        return 'discard the imaginary part' not in record.getMessage()
+
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+
+
+def _rank_normalised_rhat(draws: np.ndarray) -> np.ndarray:
+    """[n, C, D] -> [D]; each chain is cut into halves, without the middle draw of an odd n."""
+    half = len(draws) // 2
+    halves = np.concatenate([draws[:half], draws[-half:]], axis=1)
+    distance = np.abs(halves - np.median(halves, axis=(0, 1)))
+    bulk, tails = _rhat(_normal_scores(halves)), _rhat(_normal_scores(distance))
+    is_finite = np.isfinite(halves).all(axis=(0, 1))
+    return np.where(is_finite, np.maximum(bulk, tails), np.nan)
+
+
+def _normal_scores(draws: np.ndarray) -> np.ndarray:
+    """Normal quantiles of the ranks of the draws of each coordinate; ties share their mean rank."""
+    rows = np.ascontiguousarray(draws.reshape([-1, draws.shape[-1]]).T)
+    size = rows.shape[1]
+    ranks = np.arange(1, size + 0.75, 0.5)
+    quantiles = tf.math.ndtri((ranks - 0.375) / (size + 0.25)).numpy()
+    scores = np.empty(rows.shape)
+    for row, score in zip(rows, scores, strict=True):
+        order = np.argsort(row)
+        ordered = row[order]
+        is_new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+        first = np.flatnonzero(is_new)
+        length = np.diff(first, append=size)
+        score[order] = np.repeat(quantiles[2 * first + length - 1], length)
+    return scores.T.reshape(draws.shape)
+
+
+def _rhat(draws: np.ndarray) -> np.ndarray:
+    """Potential scale reduction [D] of [n, C, D]."""
+    num_draws = len(draws)
+    within = draws.var(axis=0, ddof=1).mean(axis=0)
+    between = draws.mean(axis=0).var(axis=0, ddof=1)
+    with np.errstate(divide='ignore', invalid='ignore'):
+        return np.sqrt((num_draws - 1) / num_draws + between / within)

@@ -1,0 +1,142 @@
+"""R-hat against ArviZ, effective sizes against the exact ones, and names of coordinates."""
+
+import collections
+import logging
+
+import arviz
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.sampling import coordinates, diagnostics
+
+NUM_CHAINS = 4
+
+
+def autoregressive(rng, num_draws, num_chains, correlation):
+    """Stationary AR(1) chains of unit variance, [num_draws, num_chains]."""
+    noise = rng.standard_normal([num_draws, num_chains])
+    chains = np.empty_like(noise)
+    chains[0] = noise[0]
+    for t in range(1, num_draws):
+        chains[t] = correlation * chains[t - 1] + np.sqrt(1 - correlation**2) * noise[t]
+    return chains
+
+
+def awkward_draws(rng, num_draws):
+    """[num_draws, C, 5]: Cauchy; one chain wider, one shifted, ties from rejections, one stuck."""
+    draws = rng.standard_cauchy([num_draws, NUM_CHAINS, 5])
+    draws[:, 0, 0] *= 3
+    draws[:, 1, 1] += 0.5
+    draws[5::3, :, 2] = draws[4:-1:3, :, 2][: len(draws[5::3])]
+    draws[10:, 3, 3] = draws[9, 3, 3]
+    return draws
+
+
+@pytest.mark.parametrize('num_draws', [200, 201])
+def test_rhat_is_that_of_arviz(rng, num_draws):
+    draws = awkward_draws(rng, num_draws)
+    _, _, rhat = tfpa.sampling.diagnose(draws, 1)
+    expected = [arviz.rhat(draws[..., i].T) for i in range(draws.shape[-1])]
+    np.testing.assert_allclose(rhat, expected, rtol=1e-12)
+
+
+def test_rhat_sees_chains_that_differ_in_scale_alone(rng):
+    draws = rng.standard_normal([500, NUM_CHAINS, 2])
+    draws[:, 0, 0] *= 3
+    _, _, rhat = tfpa.sampling.diagnose(draws, 1)
+    assert rhat[0] > 1.1
+    assert rhat[1] < 1.03
+
+
+@pytest.mark.parametrize('correlation', [0.0, 0.8])
+def test_effective_size_of_an_autoregression(rng, correlation):
+    num_draws, num_coordinates = 2000, 40
+    draws = autoregressive(rng, num_draws, NUM_CHAINS * num_coordinates, correlation)
+    ess, ess_of_squares, _ = tfpa.sampling.diagnose(
+        draws.reshape([num_draws, NUM_CHAINS, num_coordinates]), 1
+    )
+    for size, rho in ((ess, correlation), (ess_of_squares, correlation**2)):
+        expected = num_draws * NUM_CHAINS * (1 - rho) / (1 + rho)
+        error = size.std(ddof=1) / np.sqrt(num_coordinates)
+        # the truncation of the sum biases a single estimate by a few per cent
+        assert abs(size.mean() - expected) < 4 * error + 0.05 * expected
+
+
+def test_blocks_change_nothing(rng, monkeypatch):
+    draws = rng.standard_normal([50, NUM_CHAINS, 7])
+    whole = tfpa.sampling.diagnose(draws, 1)
+    monkeypatch.setattr(diagnostics, '_BLOCK_BYTES', 1)
+    for a, b in zip(whole, tfpa.sampling.diagnose(draws, 1), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize('batch_shape', [(), (1,), (3,), (2, 3)])
+def test_structures_and_chain_dimensions(rng, batch_shape):
+    states = {
+        'b': rng.standard_normal([20, *batch_shape]),
+        'a': [rng.standard_normal([20, *batch_shape, 2, 3])],
+    }
+    for figures in tfpa.sampling.diagnose(states, len(batch_shape)):
+        assert figures['b'].shape == ()
+        assert figures['a'][0].shape == (2, 3)
+        assert np.isfinite(figures['a'][0]).all()
+
+
+def test_what_cannot_be_judged_is_nan(rng):
+    draws = rng.standard_normal([20, NUM_CHAINS, 4])
+    draws[..., 1] = 2.0
+    draws[7, 2, 2] = np.nan
+    ess, _, rhat = tfpa.sampling.diagnose(draws, 1)
+    np.testing.assert_array_equal(np.isnan(rhat), [False, True, True, False])
+    np.testing.assert_array_equal(np.isnan(ess), [False, True, True, False])
+    for figures in tfpa.sampling.diagnose(draws[:3], 1):
+        assert np.isnan(figures).all()
+
+
+def test_chains_at_rest_in_different_places_have_infinite_rhat():
+    draws = np.broadcast_to(np.arange(NUM_CHAINS, dtype=float)[:, np.newaxis], [20, NUM_CHAINS, 1])
+    assert tfpa.sampling.diagnose(draws, 1)[2] == np.inf
+
+
+def test_no_cast_warning_reaches_the_user(rng):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger, level = tf.get_logger(), tf.get_logger().level
+    logger.addHandler(handler)
+    logger.setLevel('WARNING')
+    try:
+        tfpa.sampling.diagnose(rng.standard_normal([20, 2]).astype('float32'), 1)
+        assert not records
+        logger.warning('heard')
+        assert [record.getMessage() for record in records] == ['heard']
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def test_names_follow_the_order_of_flatten():
+    pair = collections.namedtuple('Pair', ['loc', 'scale'])
+    structure = {'z': 1, 'a': [2, pair(3, 4)]}
+    assert coordinates.part_names(structure) == ['a_0', 'a_1_loc', 'a_1_scale', 'z']
+    assert tf.nest.flatten(structure) == [2, 3, 4, 1]
+    assert coordinates.part_names(np.zeros(3)) == ['q']
+    assert coordinates.part_names([1, 2]) == ['q0', 'q1']
+    assert coordinates.part_names([1, 2], ['mu', 'tau']) == ['mu', 'tau']
+
+
+@pytest.mark.parametrize('names', [['mu'], ['mu', 'mu']])
+def test_names_that_do_not_fit_are_refused(names):
+    with pytest.raises(ValueError, match='`names` must be 2 different strings'):
+        coordinates.part_names([1, 2], names)
+
+
+def test_labels_run_in_row_major_order():
+    assert coordinates.labels('mu', ()) == ['mu']
+    labels = coordinates.labels('w', (2, 3))
+    assert labels == ['w[0,0]', 'w[0,1]', 'w[0,2]', 'w[1,0]', 'w[1,1]', 'w[1,2]']
+    draws = np.arange(5 * 4 * 6).reshape([5, 4, 2, 3])
+    matrix = coordinates.as_matrix(draws, 1)
+    np.testing.assert_array_equal(matrix[..., labels.index('w[1,0]')], draws[..., 1, 0])

@@ -1,0 +1,70 @@
+"""Names of the scalar coordinates of a state structure, and draws as one matrix a part."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def part_names(structure: Any, names: Sequence[str] | None = None) -> list[str]:
+    """One name for every part of a structure, in the order of `tf.nest.flatten`.
+
+    Keys of a dict and fields of a namedtuple name their parts; parts of a list or tuple are q0, q1,
+    ...; a state that is one tensor is q.
+
+    Args:
+      structure: a nest.
+      names: names to use instead. Default `None`.
+
+    Raises:
+      ValueError: if there are not as many `names` as parts, or if two are equal.
+    """
+    found = list(_paths(structure, '')) if names is None else [str(name) for name in names]
+    num_parts = len(tf.nest.flatten(structure))
+    if len(found) != num_parts or len(set(found)) != num_parts:
+        raise ValueError(
+            f'`names` must be {num_parts} different strings, one for every part of the state; '
+            f'got {found}.'
+        )
+    return found
+
+
+def _paths(structure: Any, prefix: str) -> Iterator[str]:
+    """Names in the order of `tf.nest.flatten`, which sorts the keys of a dict."""
+    if isinstance(structure, dict):
+        children = [(str(key), structure[key]) for key in sorted(structure)]
+    elif hasattr(structure, '_fields'):
+        children = [(field, getattr(structure, field)) for field in structure._fields]
+    elif isinstance(structure, (list, tuple)):
+        children = [(str(i) if prefix else f'q{i}', part) for i, part in enumerate(structure)]
+    else:
+        yield prefix or 'q'
+        return
+    for name, child in children:
+        yield from _paths(child, f'{prefix}_{name}' if prefix else name)
+
+
+def labels(name: str, event_shape: Sequence[int]) -> list[str]:
+    """The name of every entry of a part in row-major order: 'w' alone, or 'w[0,1]'.
+
+    Args:
+      name: of the part.
+      event_shape: shape of the part without chain dimensions; may be empty.
+    """
+    if not len(event_shape):
+        return [name]
+    return [f'{name}[{",".join(map(str, index))}]' for index in np.ndindex(*event_shape)]
+
+
+def as_matrix(draws: Any, batch_rank: int) -> np.ndarray:
+    """Draws [num_results, *batch, *event] of a part as [num_results, C, D], without copying.
+
+    Args:
+      draws: of one part.
+      batch_rank: number of chain dimensions; with none, C is 1.
+    """
+    draws = np.asarray(draws)
+    num_chains = int(np.prod(draws.shape[1 : 1 + batch_rank]))
+    event_size = int(np.prod(draws.shape[1 + batch_rank :]))
+    return draws.reshape([len(draws), num_chains, event_size])
