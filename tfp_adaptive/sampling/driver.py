@@ -8,11 +8,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.kernels import EntropyAdaptiveHMC, SamplerKernel
+from tfp_adaptive.kernels import EntropyAdaptiveHMC
 from tfp_adaptive.sampling import phases
 from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
 from tfp_adaptive.sampling.results import find_field
 from tfp_adaptive.sampling.run import SampleRun, Timings
+from tfp_adaptive.sampling.statistics import draw_statistics, warmup_statistics_fn
 
 
 def sample(
@@ -76,14 +77,13 @@ def sample(
     kernel_results = kernel.bootstrap_results(state)
     batch_shape = _check_start(kernel_results)
 
-    has_info = isinstance(kernel, SamplerKernel)
     warmup = phases.run_phase(
         'warm-up',
         kernel,
         (state, kernel_results),
         warmup_seed,
         num_warmup_steps,
-        (lambda state, results: results.info) if has_info else (lambda state, results: ()),
+        warmup_statistics_fn(kernel, kernel_results, num_warmup_steps),
         progress=progress,
         jit_compile=jit_compile,
     )
@@ -95,16 +95,16 @@ def sample(
         (warmup.state, kernel_results),
         sampling_seed,
         num_results,
-        lambda state, results: (state, trace_fn(state, results)),
+        lambda state, results: (state, draw_statistics(results), trace_fn(state, results)),
         steps_per_row=num_steps_between_results + 1,
         progress=progress,
         jit_compile=jit_compile,
     )
-    states, trace = draws.traced
+    states, statistics, trace = draws.traced
     return SampleRun(
         states=states,
         trace=trace,
-        warmup_trace=warmup.traced if has_info else None,
+        warmup_trace=warmup.traced.info or None,
         diagnostics=_diagnostics(
             states, batch_shape, warmup, draws, was_frozen=frozen_kernel is not kernel
         ),
@@ -115,6 +115,9 @@ def sample(
         final_state=draws.state,
         kernel_results=draws.kernel_results,
         warmup_kernel_results=warmup.kernel_results,
+        kernel=kernel,
+        statistics=statistics,
+        warmup_preconditioner=warmup.traced.preconditioner,
     )
 
 

@@ -13,9 +13,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling import results as kernel_fields
-
-DIVERGENCE_THRESHOLD = -1000.0
-"""A step whose log acceptance ratio lies below this counts as divergent."""
+from tfp_adaptive.sampling.statistics import is_divergent
 
 
 class StepStatistics(NamedTuple):
@@ -95,7 +93,7 @@ def _add(statistics, kernel_results):
     if ratio is None:
         return statistics
     accept_prob = tf.reduce_mean(tf.exp(tf.minimum(ratio, 0)))
-    divergent = tf.math.is_nan(ratio) | (ratio < DIVERGENCE_THRESHOLD)
+    divergent = is_divergent(kernel_results)
     return StepStatistics(
         statistics.accept_prob + tf.cast(accept_prob, statistics.accept_prob.dtype),
         statistics.num_divergences + tf.reduce_sum(tf.cast(divergent, tf.int32)),

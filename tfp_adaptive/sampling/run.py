@@ -1,5 +1,6 @@
 """What a run leaves behind."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,11 @@ class SampleRun:
       final_state: state after the last draw.
       kernel_results: its kernel results.
       warmup_kernel_results: kernel results at the end of warm-up, with everything learned.
+      kernel: the kernel that warmed up.
+      statistics: `DrawStatistics` of every draw.
+      warmup_preconditioner: parameters of the preconditioner after every step of the warm-up, each
+        [num_warmup_steps, ...]; an empty tuple where they would take more than 32 MiB.
+      names: one name for every part of `states`, or `None` for those the structure gives.
     """
 
     states: Any
@@ -41,3 +47,7 @@ class SampleRun:
     final_state: Any
     kernel_results: Any
     warmup_kernel_results: Any
+    kernel: Any = None
+    statistics: Any = None
+    warmup_preconditioner: Any = ()
+    names: Sequence[str] | None = None

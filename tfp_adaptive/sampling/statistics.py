@@ -1,0 +1,100 @@
+"""What is kept of every step beside the state itself."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.kernels import SamplerKernel
+from tfp_adaptive.sampling.results import find_field
+
+DIVERGENCE_THRESHOLD = -1000.0
+"""A step whose log acceptance ratio lies below this counts as divergent."""
+
+_MAX_LEARNED_BYTES = 2**25
+
+
+class DrawStatistics(NamedTuple):
+    """How every draw came about; a field is an empty tuple where the kernel does not tell.
+
+    With steps thrown away between two draws, all but `num_gradients` speak of the last step.
+    """
+
+    log_prob: Any
+    """[num_results, *batch] target log-density of the draw."""
+    accept_prob: Any = ()
+    """[num_results, *batch] probability with which the step's proposal was accepted."""
+    is_divergent: Any = ()
+    """[num_results, *batch] bool: a log acceptance ratio below -1000 or not a number."""
+    num_gradients: Any = ()
+    """[num_results] int: gradients a chain has spent since its kernel was bootstrapped."""
+    num_leapfrog_steps: Any = ()
+    """[num_results, *batch] int: leapfrog steps of the trajectory, for NUTS."""
+
+
+def draw_statistics(kernel_results: Any) -> DrawStatistics:
+    """The statistics of the step that led to `kernel_results`, of any TFP kernel.
+
+    Args:
+      kernel_results: results of a kernel that reports `target_log_prob`.
+    """
+    statistics = DrawStatistics(
+        log_prob=find_field(kernel_results, 'target_log_prob'),
+        num_gradients=getattr(find_field(kernel_results, 'info'), 'num_gradients', ()),
+    )
+    ratio = find_field(kernel_results, 'log_accept_ratio')
+    if ratio is not None:
+        accept_prob = tf.exp(tf.minimum(ratio, 0))
+        statistics = statistics._replace(
+            accept_prob=tf.where(tf.math.is_nan(ratio), tf.zeros_like(ratio), accept_prob),
+            is_divergent=is_divergent(kernel_results),
+        )
+    num_leapfrog_steps = find_field(kernel_results, 'leapfrogs_taken')
+    if num_leapfrog_steps is not None:
+        statistics = statistics._replace(num_leapfrog_steps=num_leapfrog_steps)
+    return statistics
+
+
+def is_divergent(kernel_results: Any) -> Any:
+    """[*batch] bool, whether each chain's step diverged, by the kernel's own word where it has one.
+
+    Args:
+      kernel_results: results that have `log_accept_ratio`.
+    """
+    own = find_field(kernel_results, 'has_divergence')
+    if own is not None:
+        return own
+    ratio = find_field(kernel_results, 'log_accept_ratio')
+    return tf.math.is_nan(ratio) | (ratio < DIVERGENCE_THRESHOLD)
+
+
+class WarmupStatistics(NamedTuple):
+    """What is kept of every step of the warm-up."""
+
+    info: Any
+    """`typing.Info`, or an empty tuple for kernels that have none."""
+    preconditioner: Any
+    """Parameters of the preconditioner, or an empty tuple where they would not fit."""
+
+
+def warmup_statistics_fn(kernel: Any, kernel_results: Any, num_steps: int) -> Callable:
+    """The trace function of a warm-up: (state, kernel_results) -> `WarmupStatistics`.
+
+    The preconditioner is kept as long as its history takes less than 32 MiB, so that a dense
+    factor in 90 dimensions, or a diagonal in 8,000, can be watched over 1,000 steps.
+
+    Args:
+      kernel: the kernel that warms up.
+      kernel_results: its first results.
+      num_steps: length of the warm-up.
+    """
+    if not isinstance(kernel, SamplerKernel):
+        return lambda state, results: WarmupStatistics((), ())
+    parameters = getattr(kernel_results.adaptation, 'preconditioner', ())
+    leaves = tf.nest.flatten(parameters)
+    history = num_steps * sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+    if history > _MAX_LEARNED_BYTES:
+        return lambda state, results: WarmupStatistics(results.info, ())
+    return lambda state, results: WarmupStatistics(
+        results.info, getattr(results.adaptation, 'preconditioner', ())
+    )
