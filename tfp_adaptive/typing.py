@@ -42,6 +42,20 @@ class Pairs(NamedTuple):
     """[M, D]."""
 
 
+class Event(NamedTuple):
+    """How the packed coordinates of one chain are made of the parts of the state, in order."""
+
+    sizes: tuple[int, ...]
+    """Coordinates of each part."""
+    names: tuple[str | int, ...]
+    """Field names of a namedtuple state, else positions 0, 1, ..."""
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return sum(self.sizes)
+
+
 class LogDensity(NamedTuple):
     """The target on packed positions."""
 
@@ -51,6 +65,8 @@ class LogDensity(NamedTuple):
     """[C, D] -> ([C], [C, D]); (-inf, 0) where the value or its gradient is not finite."""
     hessian_vector_product: Callable[[Tensor, Tensor], Tensor]
     """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
+    event: Event
+    """The parts that D is made of."""
 
 
 class LinearMap(NamedTuple):
@@ -84,6 +100,26 @@ class Preconditioner(NamedTuple):
     a family that treats blocks of coordinates differently keeps their noises apart."""
 
 
+class Flow(NamedTuple):
+    """A non-linear preconditioner: an invertible map q = f(z), and HMC with unit mass on z."""
+
+    init: Callable[[int, Any, Tensor], Any]
+    """(event_size, dtype, scale) -> parameters; `scale` is a scalar guess of a safe factor."""
+    forward: Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+    """(parameters, z [C, D]) -> (f(z) [C, D], log|det Df(z)| [C])."""
+    inverse: Callable[[Any, Tensor], Tensor]
+    """(parameters, q [C, D]) -> z [C, D]."""
+    retract: Callable[[Any, Any], Any]
+    """(parameters, tangent) -> parameters after the step; tangents look like parameters."""
+
+
+class EventPreconditioner(NamedTuple):
+    """A preconditioner that knows its structure only once it knows the parts of the state."""
+
+    resolve: Callable[[Event], Preconditioner]
+    """event -> preconditioner; called whenever a program is traced."""
+
+
 class Move(NamedTuple):
     """A proposed transition and what learning needs to know of the trajectory behind it."""
 
@@ -100,6 +136,8 @@ class Move(NamedTuple):
     """Scalar: new target gradients this move took."""
     trajectory: Any
     """Proposal-specific whitened quantities, each [C, ...], read by `Proposal.pullback`."""
+    log_volume: Any = 0.0
+    """[C] log|det| of the proposal that varies over the space; 0 for linear preconditioners."""
 
 
 class Proposal(NamedTuple):
@@ -146,6 +184,8 @@ class EntropyEstimate(NamedTuple):
     """[C] estimate of log det(I + D)."""
     pairs: Pairs
     """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains."""
+    forms: Pairs
+    """The same derivative in D: sum_m left[m]^T dD right[m], rows [C, D] at a time."""
     is_finite: Tensor
     """[C] whether every quantity of this chain was finite; other chains' pairs are zeroed."""
     spectral_radius: Tensor

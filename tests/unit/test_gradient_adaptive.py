@@ -10,7 +10,7 @@ from tests.support import twins
 from tests.unit import problems
 from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals
 from tfp_adaptive.entropy.russian_roulette import RouletteNoise
-from tfp_adaptive.kernels import energy_gradients, frozen, gradient_adaptive
+from tfp_adaptive.kernels import frozen, gradient_adaptive
 from tfp_adaptive.typing import Optimizer
 
 SIZE, CHAINS, NUM_STEPS = 4, 6, 3
@@ -38,7 +38,7 @@ def sampler_of(optimizer=None, pool_fn=None, penalty=None, signal='probability')
             proposal=proposals.leapfrog(NUM_STEPS),
             preconditioner=preconditioners.cholesky(),
             objective=objectives.generalized_speed(),
-            energy_gradient=energy_gradients.fast,
+            energy_gradient='fast',
             entropy=entropy.russian_roulette(NUM_EXACT, penalty),
             optimizer=optimizer or tell_gradient(),
             entropy_weight=optimizers.acceptance_controller(0.67, initial=BETA, signal=signal),

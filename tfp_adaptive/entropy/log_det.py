@@ -25,6 +25,7 @@ def log_det() -> Entropy:
         return EntropyEstimate(
             log_det=zeros,
             pairs=Pairs(noise[:0], noise[:0]),
+            forms=Pairs(noise[:0], noise[:0]),
             is_finite=tf.ones_like(zeros, tf.bool),
             spectral_radius=zeros,
             penalty=zeros,

@@ -140,16 +140,19 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     image = tf.math.divide_no_nan(series.image, length)
     eigenvalue = tf.reduce_sum(direction * image, axis=-1)
     radius = tf.abs(eigenvalue)
-    slope = -2 * penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
-    left = (series.probe_image, series.neumann_image, slope[:, tf.newaxis] * image)
+    slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
+    slope = slope[:, tf.newaxis]
+    left = (series.probe_image, series.neumann_image, 2 * slope * image)
     right = (series.neumann, probe, direction)
     finite = tf.reduce_all([chains.all_finite(x) for x in (*left, *right)], axis=0)
+
+    def stack(*rows):
+        return tf.concat([chains.keep(finite, x) for x in rows], axis=0)
+
     return EntropyEstimate(
         log_det=chains.keep(finite, series.log_det),
-        pairs=Pairs(
-            tf.concat([chains.keep(finite, x) for x in left], axis=0),
-            tf.concat([chains.keep(finite, x) for x in right], axis=0),
-        ),
+        pairs=Pairs(stack(*left), stack(*right)),
+        forms=Pairs(stack(series.neumann, slope * direction), stack(probe, direction)),
         is_finite=finite,
         spectral_radius=chains.keep(finite, radius),
         penalty=chains.keep(finite, penalty.value(radius)),

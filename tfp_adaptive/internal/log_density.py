@@ -78,4 +78,4 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
             score, position, output_gradients=x, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
 
-    return LogDensity(value, value_and_score, hessian_vector_product)
+    return LogDensity(value, value_and_score, hessian_vector_product, layout.event)

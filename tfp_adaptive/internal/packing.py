@@ -10,18 +10,20 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.typing import Event
+
 
 class Layout(NamedTuple):
     """How a state structure maps to [C, D]; static but for the chain dimensions."""
 
     batch_rank: int
     event_shapes: tuple
-    sizes: tuple
+    event: Event
 
     @property
     def event_size(self) -> int:
         """D."""
-        return sum(self.sizes)
+        return self.event.size
 
 
 def to_parts(state: Any) -> list:
@@ -56,8 +58,18 @@ def like_state(state: Any, parts: list) -> Any:
     return tf.nest.pack_sequence_as(state, parts)
 
 
-def make_layout(parts: list, batch_shape: tf.TensorShape) -> Layout:
+def part_names(state: Any) -> tuple | None:
+    """Names of the parts of a namedtuple; `None` for other structures."""
+    return getattr(state, '_fields', None)
+
+
+def make_layout(parts: list, batch_shape: tf.TensorShape, names: tuple | None = None) -> Layout:
     """The layout of `parts` whose leading dimensions, as in `batch_shape`, index chains.
+
+    Args:
+      parts: of a state.
+      batch_shape: shape of its log-density.
+      names: of the parts. Default `None`: their positions.
 
     Raises:
       ValueError: if the rank of `batch_shape` is not static, if a part does not start with it, or
@@ -90,18 +102,23 @@ def make_layout(parts: list, batch_shape: tf.TensorShape) -> Layout:
             )
         event_shapes.append(tuple(event.as_list()))
     sizes = tuple(math.prod(shape) for shape in event_shapes)
-    return Layout(batch_rank, tuple(event_shapes), sizes)
+    names = tuple(range(len(parts))) if names is None else tuple(names)
+    return Layout(batch_rank, tuple(event_shapes), Event(sizes, names))
 
 
 def pack(layout: Layout, parts: list) -> tf.Tensor:
     """Parts [*batch, *event] -> [C, D]."""
-    flat = [tf.reshape(part, [-1, size]) for part, size in zip(parts, layout.sizes, strict=True)]
+    flat = [
+        tf.reshape(part, [-1, size]) for part, size in zip(parts, layout.event.sizes, strict=True)
+    ]
     return flat[0] if len(flat) == 1 else tf.concat(flat, axis=1)
 
 
 def unpack(layout: Layout, packed: tf.Tensor, batch_shape: Any, like: list) -> list:
     """[C, D] -> parts [*batch, *event], with the static shapes of the parts `like`."""
-    flat = [packed] if len(layout.sizes) == 1 else tf.split(packed, layout.sizes, axis=1)
+    flat = (
+        [packed] if len(layout.event.sizes) == 1 else tf.split(packed, layout.event.sizes, axis=1)
+    )
     parts = []
     for part, event, template in zip(flat, layout.event_shapes, like, strict=True):
         shape = tf.concat([batch_shape, tf.constant(event, tf.int32, [len(event)])], axis=0)

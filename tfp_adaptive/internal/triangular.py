@@ -1,4 +1,7 @@
-"""Lower triangular factors with a positive diagonal, and how they move."""
+"""Lower triangular factors with a positive diagonal, and how they move.
+
+Shapes: a factor is [..., D, D], pairs are [..., M, D]; leading dimensions are independent blocks.
+"""
 
 import tensorflow as tf
 
@@ -18,7 +21,7 @@ def coordinate_scale(size: int) -> float:
 
 
 def relative_gradient(pairs: Pairs) -> tf.Tensor:
-    """[sum_m left_m right_m^T]_low in scaled relative coordinates, [D, D]."""
+    """[sum_m left_m right_m^T]_low in scaled relative coordinates, [..., D, D]."""
     gradient = tf.linalg.band_part(tf.matmul(pairs.left, pairs.right, transpose_a=True), -1, 0)
     return _scale_off_diagonal(gradient)
 
@@ -27,8 +30,8 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
     """Moves to factor (I + A), with exp on the diagonal of A so that it stays invertible.
 
     Args:
-      factor: [D, D] lower triangular with positive diagonal.
-      tangent: [D, D], A in scaled relative coordinates; its upper triangle is not used.
+      factor: [..., D, D] lower triangular with positive diagonal.
+      tangent: [..., D, D], A in scaled relative coordinates; its upper triangle is not used.
     """
     change = _scale_off_diagonal(tf.linalg.band_part(tangent, -1, 0))
     growth = tf.exp(tf.linalg.diag_part(change))
@@ -46,6 +49,11 @@ def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor, floor: float) -> tf.
     moved = factor + tf.linalg.band_part(tangent, -1, 0)
     diagonal = tf.maximum(tf.linalg.diag_part(moved), floor)
     return tf.linalg.set_diag(moved, diagonal)
+
+
+def identity_like(factor: tf.Tensor) -> tf.Tensor:
+    """The gradient of log|det C| in relative coordinates, [..., D, D]."""
+    return tf.linalg.diag(tf.ones_like(factor[..., 0]))
 
 
 def log_det(factor: tf.Tensor) -> tf.Tensor:

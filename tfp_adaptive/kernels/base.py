@@ -149,7 +149,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         with tf.name_scope(self.name + '_bootstrap_results'):
             parts = packing.to_parts(init_state)
             log_prob, grads = self._evaluate(parts)
-            layout = packing.make_layout(parts, log_prob.shape)
+            layout = packing.make_layout(parts, log_prob.shape, packing.part_names(init_state))
             dtype = log_prob.dtype
             velocity = self._initial_velocity(parts)
             state = self._chain_state(layout, parts, log_prob, grads, velocity)
@@ -185,7 +185,9 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             previous = previous_kernel_results
             seed = tfp.random.sanitize_seed(seed)
             parts = packing.to_parts(current_state)
-            layout = packing.make_layout(parts, previous.target_log_prob.shape)
+            layout = packing.make_layout(
+                parts, previous.target_log_prob.shape, packing.part_names(current_state)
+            )
             batch_shape = packing.batch_shape_of(layout, parts[0])
             state = self._chain_state(
                 layout,

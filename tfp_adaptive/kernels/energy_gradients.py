@@ -113,13 +113,15 @@ def _keep(is_used, move):
     )
 
 
-def select(argument: str, name: str) -> Callable:
-    """`fast` or `exact`, by the name that `argument` was given.
+MODES = {'fast': fast, 'exact': exact}
+
+
+def check_mode(argument: str, name: str) -> str:
+    """The name of one of `MODES` that `argument` was given.
 
     Raises:
       ValueError: for any other name.
     """
-    choices = {'fast': fast, 'exact': exact}
-    if name not in choices:
+    if name not in MODES:
         raise ValueError(f"`{argument}` must be 'fast' or 'exact'; got {name!r}.")
-    return choices[name]
+    return name

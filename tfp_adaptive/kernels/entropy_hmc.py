@@ -111,7 +111,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
             proposal=proposal,
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objective,
-            energy_gradient=energy_gradients.select('energy_gradient', energy_gradient),
+            energy_gradient=energy_gradients.check_mode('energy_gradient', energy_gradient),
             entropy=entropy or entropies.russian_roulette(),
             optimizer=optimizer or optimizers.adam(),
             entropy_weight=entropy_weight or optimizers.acceptance_controller(target_accept_prob),

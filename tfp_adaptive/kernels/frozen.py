@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.kernels import base, metropolis
-from tfp_adaptive.kernels.energy_gradients import proposal_factor
+from tfp_adaptive.kernels.geometry import check_preconditioner, make_move
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
 from tfp_adaptive.typing import Info, Preconditioner, Proposal, Sampler
 
@@ -66,6 +66,7 @@ def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameter
       A `Sampler` whose adaptation holds the parameters, so that a compiled program takes them as
       an argument.
     """
+    check_preconditioner(preconditioner, proposal)
     return Sampler(
         init=lambda target, state: Adaptation(parameters),
         init_info=functools.partial(_init_info, proposal),
@@ -92,8 +93,8 @@ def _draw(proposal, seed, num_chains, event_size, dtype):
 
 def _step(proposal, preconditioner, target, state, adaptation, info, noise, step_size, step):
     del step
-    factor = proposal_factor(preconditioner, adaptation.preconditioner, step_size)
-    move = proposal.propose(target, factor, state, noise.move)
+    make = make_move(target.event, proposal, preconditioner)
+    move = make(target, adaptation.preconditioner, step_size, state, noise.move)
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     info = info._replace(
         accept_prob=tf.reduce_mean(metropolis.accept_prob(transition)),

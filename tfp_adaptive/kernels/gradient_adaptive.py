@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
-from tfp_adaptive.kernels.energy_gradients import EnergyGradient, proposal_factor
+from tfp_adaptive.kernels.geometry import Geometry, check_preconditioner, make_geometry
 from tfp_adaptive.typing import (
     Controller,
     Entropy,
@@ -56,7 +56,7 @@ class Axes(NamedTuple):
     proposal: Proposal
     preconditioner: Preconditioner
     objective: Objective
-    energy_gradient: Callable[..., EnergyGradient]
+    energy_gradient: str
     entropy: Entropy
     optimizer: Optimizer
     entropy_weight: Controller
@@ -89,14 +89,20 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     Returns:
       A `Sampler` whose adaptation is an `Adaptation`.
     """
-    energy_gradient = axes.energy_gradient(axes.proposal, axes.preconditioner, axes.objective)
+    check_preconditioner(axes.preconditioner, axes.proposal)
     return Sampler(
         init=functools.partial(_init, axes),
         init_info=_init_info,
         draw=functools.partial(_draw, axes),
-        step=functools.partial(_step, axes, energy_gradient),
+        step=functools.partial(_step, axes),
         uses_score=axes.proposal.uses_score,
         uses_velocity=axes.proposal.uses_velocity,
+    )
+
+
+def _geometry(axes, target) -> Geometry:
+    return make_geometry(
+        target.event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
     )
 
 
@@ -106,8 +112,9 @@ def _init(axes, target, state):
     if axes.pool_fn is not None:
         total, count = axes.pool_fn([guess, tf.ones_like(guess)])
         guess = total / count
-    parameters = axes.preconditioner.init(state.position.shape[-1], dtype, guess)
-    still = tf.nest.map_structure(tf.zeros_like, axes.preconditioner.log_det_gradient(parameters))
+    geometry = _geometry(axes, target)
+    parameters = geometry.init(target.event.size, dtype, guess)
+    still = tf.nest.map_structure(tf.zeros_like, geometry.log_det_gradient(parameters))
     return Adaptation(
         preconditioner=parameters,
         optimizer=axes.optimizer.init(still),
@@ -132,30 +139,31 @@ def _draw(axes, seed, num_chains, event_size, dtype):
     )
 
 
-def _step(axes, energy, target, state, adaptation, info, noise, step_size, step):
+def _step(axes, target, state, adaptation, info, noise, step_size, step):
+    geometry = _geometry(axes, target)
     is_adapting = step < axes.num_adaptation_steps
-    move, energy_gradient = energy.differentiable_move(
+    move, energy_gradients = geometry.differentiable_move(
         target, adaptation.preconditioner, step_size, state, noise.move, adaptation.objective
     )
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
     midpoint = chains.where(is_finite, move.midpoint, state.position)
+    where = (target, adaptation.preconditioner, step_size, midpoint, move.curvature)
 
     def probe(signs, coin):
         """A chain that is lost probes nothing, so it adds nothing to the sums."""
-        return chains.keep(is_finite, axes.preconditioner.probe(signs, coin))
+        return chains.keep(is_finite, geometry.probe(signs, coin))
 
     estimate = axes.entropy.estimate(
-        _residual(axes, target, adaptation.preconditioner, step_size, midpoint, move.curvature),
-        probe,
-        noise.entropy,
-        adaptation.penalty_weight,
-        is_adapting,
+        geometry.residual(*where), probe, noise.entropy, adaptation.penalty_weight, is_adapting
     )
     is_used = is_finite & estimate.is_finite
+    energy_gradient, volume_gradient = energy_gradients(is_used)
+    entropy_gradient, num_products = geometry.entropy_gradient(*where, estimate)
+    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
     sums = _Sums(
-        energy_gradient=energy_gradient(is_used),
-        entropy_gradient=axes.preconditioner.gradient(adaptation.preconditioner, estimate.pairs),
+        energy_gradient=energy_gradient,
+        entropy_gradient=tf.nest.map_structure(tf.add, volume_gradient, entropy_gradient),
         num_used=_total(is_used, state),
         num_lost=_total(tf.math.is_finite(state.log_prob) & ~is_finite, state),
         num_chains=_total(tf.ones_like(is_used), state),
@@ -163,27 +171,21 @@ def _step(axes, energy, target, state, adaptation, info, noise, step_size, step)
         acceptance_signal=_total(axes.entropy_weight.signal(transition), state),
         objective=_total(_objective_statistic(axes, state, move, is_used), state),
         penalty=_total(estimate.penalty, state),
-        log_det=_total(estimate.log_det, state),
+        log_det=_total(estimate.log_det + log_volume, state),
     )
     if axes.pool_fn is not None:
         sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
-    learned = _learn(axes, adaptation, sums, _progress(axes, step, state))
+    learned = _learn(axes, geometry, adaptation, sums, _progress(axes, step, state))
     adaptation = _select(is_adapting, learned, adaptation)
-    log_det = axes.preconditioner.log_det(adaptation.preconditioner)
+    log_det = geometry.log_det(adaptation.preconditioner)
     info = _observe(adaptation, log_det, info, sums, transition, estimate)
-    info = _charge(info, move, estimate, energy.products_per_gradient)
+    num_products += estimate.num_hessian_vector_products
+    num_products += geometry.products_per_gradient * move.num_gradients
+    info = info._replace(
+        num_gradients=info.num_gradients + move.num_gradients,
+        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+    )
     return transition, adaptation, info
-
-
-def _residual(axes, target, parameters, step_size, midpoint, curvature):
-    """The map from x to D x at the midpoint of the trajectory."""
-    factor = proposal_factor(axes.preconditioner, parameters, step_size)
-
-    def residual(x):
-        product = target.hessian_vector_product(midpoint, factor.forward(x))
-        return -curvature * factor.transpose(product)
-
-    return residual
 
 
 def _objective_statistic(axes, state, move, is_used):
@@ -191,7 +193,7 @@ def _objective_statistic(axes, state, move, is_used):
     return axes.objective.statistic(*used, chains.keep(is_used, move.proposed.position))
 
 
-def _learn(axes, adaptation, sums, progress):
+def _learn(axes, geometry, adaptation, sums, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
     num_used = tf.maximum(sums.num_used, 1)
@@ -207,10 +209,10 @@ def _learn(axes, adaptation, sums, progress):
         descent_direction,
         sums.energy_gradient,
         sums.entropy_gradient,
-        axes.preconditioner.log_det_gradient(adaptation.preconditioner),
+        geometry.log_det_gradient(adaptation.preconditioner),
     )
     tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
-    parameters = axes.preconditioner.retract(adaptation.preconditioner, tangent)
+    parameters = geometry.retract(adaptation.preconditioner, tangent)
     leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
     is_usable &= sums.num_used > 0
@@ -238,15 +240,6 @@ def _observe(adaptation, log_det, info, sums, transition, estimate):
         entropy_weight=adaptation.entropy_weight,
         penalty_weight=adaptation.penalty_weight,
         num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
-    )
-
-
-def _charge(info, move, estimate, products_per_gradient):
-    """Adds what this step cost."""
-    num_products = estimate.num_hessian_vector_products + products_per_gradient * move.num_gradients
-    return info._replace(
-        num_gradients=info.num_gradients + move.num_gradients,
-        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
     )
 
 

@@ -76,7 +76,7 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
             proposal=proposals.leapfrog(1),
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objectives.generalized_speed(),
-            energy_gradient=energy_gradients.select('score', score),
+            energy_gradient=energy_gradients.check_mode('score', score),
             entropy=entropies.log_det(),
             optimizer=optimizer or optimizers.adam(),
             entropy_weight=entropy_weight

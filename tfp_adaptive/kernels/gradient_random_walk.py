@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tfp_adaptive import entropy as entropies
 from tfp_adaptive import objectives, optimizers, preconditioners, proposals
-from tfp_adaptive.kernels import adaptive, energy_gradients, gradient_adaptive
+from tfp_adaptive.kernels import adaptive, gradient_adaptive
 from tfp_adaptive.typing import Controller, Optimizer, Preconditioner
 
 
@@ -69,7 +69,7 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
             proposal=proposals.random_walk(),
             preconditioner=preconditioner or preconditioners.cholesky(),
             objective=objectives.generalized_speed(),
-            energy_gradient=energy_gradients.fast,
+            energy_gradient='fast',
             entropy=entropies.log_det(),
             optimizer=optimizer or optimizers.adam(),
             entropy_weight=entropy_weight

@@ -42,7 +42,7 @@ def cholesky(
         coordinates,
         relative=charts.Chart(
             gradient=lambda factor, pairs: triangular.relative_gradient(pairs),
-            log_det_gradient=lambda factor: tf.eye(factor.shape[-1], dtype=factor.dtype),
+            log_det_gradient=triangular.identity_like,
             retract=triangular.relative_update,
         ),
         euclidean=charts.Chart(

@@ -1,0 +1,191 @@
+"""Moves through a non-linear preconditioner, and their derivatives in its parameters.
+
+Notation: q = f(z) with f the flow and J = Df; the chain moves by leapfrog of unit mass on z under
+    U~(z) = U(f(z)) - log|det J(z)|,    grad U~ = J^T grad U - grad log|det J|
+so z and everything that depends on it is rebuilt from q with the parameters of the moment, and only
+q, log pi and grad log pi are ever carried. The proposal q' = f(z_L) has the log volume
+log|det J(z_L)| + log det(I + D) with D = kappa h^2 (Hessian of U~) at the midpoint.
+
+Fast derivatives hold each z_l inside grad U~(z_l), and each gradient of U, constant; exact ones let
+everything flow. The midpoint is held at its q in both.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains
+from tfp_adaptive.typing import ChainState, LinearMap, LogDensity
+
+_NUM_FORMS = 2  # the log-determinant and the penalty
+_ZERO = tf.UnconnectedGradients.ZERO
+
+
+def mover(proposal, flow):
+    """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
+
+    def move(target, parameters, step_size, state, noise):
+        return _move(proposal, flow, target, parameters, step_size, state, noise, is_exact=True)
+
+    return move
+
+
+def differentiable_mover(proposal, flow, objective, log_det, *, is_exact):
+    """`Geometry.differentiable_move` of a flow."""
+    proposal = proposal.learning or proposal
+
+    def differentiable_move(target, parameters, step_size, state, noise, objective_state):
+        still = tf.nest.map_structure(tf.zeros_like, parameters)
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(still)
+            moving = flow.retract(parameters, still)
+            move = _move(proposal, flow, target, moving, step_size, state, noise, is_exact=is_exact)
+            finite = tf.math.is_finite(move.energy_change)
+            finite &= chains.all_finite(move.proposed.position)
+            loss = objective.loss(
+                tf.where(finite, move.energy_change, 0),
+                state.position,
+                chains.keep(finite, move.proposed.position),
+                objective_state,
+            )
+            move = move._replace(log_volume=move.log_volume - log_det(moving))
+
+        def gradients(is_used):
+            weight = tf.cast(is_used, loss.dtype)
+            return tuple(
+                tape.gradient(value, still, output_gradients=weight, unconnected_gradients=_ZERO)
+                for value in (loss, move.log_volume)
+            )
+
+        return move, gradients
+
+    return differentiable_move
+
+
+def gradient_at_rest(flow, value_fn, parameters):
+    """Gradient of value_fn(retract(parameters, tangent)) at tangent zero."""
+    still = tf.nest.map_structure(tf.zeros_like, parameters)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(still)
+        value = value_fn(flow.retract(parameters, still))
+    return tape.gradient(value, still, unconnected_gradients=_ZERO)
+
+
+def residual(flow, target, parameters, step_size, midpoint, curvature):
+    """The map from x to D x at the midpoint [C, D], given in the space of the target."""
+    z = flow.inverse(parameters, midpoint)
+    score = target.value_and_score(midpoint)[1]
+
+    def apply(x):
+        product = target.hessian_vector_product(midpoint, _push(flow, parameters, z, x))
+        product = _pull(flow, parameters, z, product)[0]
+        return -curvature * step_size**2 * (product + _bend(flow, parameters, z, score, x))
+
+    return apply
+
+
+def entropy_gradient(flow, target, parameters, step_size, midpoint, curvature, estimate):
+    """Gradient of sum left^T D right over the forms of the estimate, the midpoint's q held.
+
+    Costs two Hessian-vector products for each of the two forms of every chain.
+    """
+    if estimate.forms.left.shape[0] == 0:
+        return tf.nest.map_structure(tf.zeros_like, parameters), 0
+    lefts, rights = (tf.split(x, _NUM_FORMS) for x in estimate.forms)
+    z = flow.inverse(parameters, midpoint)
+    score = target.value_and_score(midpoint)[1]
+
+    def product(x):
+        return target.hessian_vector_product(midpoint, _push(flow, parameters, z, x))
+
+    products = [(product(left), product(right)) for left, right in zip(lefts, rights, strict=True)]
+
+    def value(moving):
+        z = flow.inverse(moving, midpoint)
+        total = 0.0
+        for left, right, (of_left, of_right) in zip(lefts, rights, products, strict=True):
+            total += left * _pull(flow, moving, z, of_right)[0]
+            total += right * _pull(flow, moving, z, of_left)[0]
+            total += left * _bend(flow, moving, z, score, right)
+        return -tf.reduce_sum(curvature * step_size**2 * total)
+
+    return gradient_at_rest(flow, value, parameters), 2 * _NUM_FORMS
+
+
+def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exact):
+    """A move of the proposal on z, as a move on q."""
+    size = state.position.shape[-1]
+    pulled = _pull_back(flow, target, parameters, is_exact=is_exact)
+    z = flow.inverse(parameters, state.position)
+    start = ChainState(
+        z,
+        state.log_prob + flow.forward(parameters, z)[1],
+        _covector(flow, parameters, z, state.log_prob, state.score, is_exact=is_exact),
+        state.velocity,
+    )
+    factor = LinearMap(
+        forward=lambda x: step_size * x, transpose=lambda x: step_size * x[..., :size]
+    )
+    move = proposal.propose(pulled, factor, start, noise)
+    proposed = move.proposed
+    position, log_volume = flow.forward(parameters, proposed.position)
+    return move._replace(
+        proposed=ChainState(
+            position, proposed.score[:, -1], proposed.score[:, size:-1], proposed.velocity
+        ),
+        rejected=state._replace(velocity=move.rejected.velocity),
+        midpoint=flow.forward(parameters, move.midpoint)[0],
+        log_volume=log_volume,
+    )
+
+
+def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
+    """The target on z; its `score` is the covector of `_covector`."""
+
+    def value_and_score(z):
+        z = chains.drop_nonfinite_gradient(chains.keep(chains.all_finite(z), z))
+        q, log_volume = flow.forward(parameters, z)
+        if is_exact:
+            log_prob, score = target.value_and_score(q)
+            value = log_prob
+        else:
+            fixed = tf.stop_gradient(q)
+            log_prob, score = map(tf.stop_gradient, target.value_and_score(fixed))
+            value = log_prob + tf.reduce_sum(score * (q - fixed), axis=-1)
+        covector = _covector(flow, parameters, z, log_prob, score, is_exact=is_exact)
+        return value + log_volume, covector
+
+    return target._replace(value_and_score=value_and_score)
+
+
+def _covector(flow, parameters, z, log_prob, score, *, is_exact):
+    """[C, 2 D + 1]: grad of the log-density on z, then score and log-density on q."""
+    z = z if is_exact else tf.stop_gradient(z)
+    pulled, slope = _pull(flow, parameters, z, score)
+    return tf.concat([pulled + slope, score, log_prob[:, tf.newaxis]], axis=-1)
+
+
+def _pull(flow, parameters, z, covector):
+    """(J^T covector, grad log|det J|) at z."""
+    z = tf.identity(z)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(z)
+        q, log_volume = flow.forward(parameters, z)
+    pulled = tape.gradient(q, z, output_gradients=covector, unconnected_gradients=_ZERO)
+    return pulled, tape.gradient(log_volume, z, unconnected_gradients=_ZERO)
+
+
+def _push(flow, parameters, z, x):
+    """J x, as the derivative of the linear map u -> J^T u."""
+    u = tf.zeros_like(x)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        pulled, _ = _pull(flow, parameters, z, u)
+    return tape.gradient(pulled, u, output_gradients=x, unconnected_gradients=_ZERO)
+
+
+def _bend(flow, parameters, z, score, x):
+    """Hessian of score . f + log|det J| at z, the score held, times x."""
+    z = tf.identity(z)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(z)
+        slope = tf.add(*_pull(flow, parameters, z, score))
+    return tape.gradient(slope, z, output_gradients=x, unconnected_gradients=_ZERO)

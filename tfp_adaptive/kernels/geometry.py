@@ -1,0 +1,169 @@
+"""How a move and what is learned from it depend on the preconditioner, linear or not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.kernels import energy_gradients, flow_gradients
+from tfp_adaptive.typing import (
+    Event,
+    EventPreconditioner,
+    Flow,
+    Objective,
+    Preconditioner,
+    Proposal,
+)
+
+
+class Geometry(NamedTuple):
+    """What the core step asks of a preconditioner; its gradients are tangents of parameters."""
+
+    init: Callable
+    """(event_size, dtype, scale) -> parameters."""
+    move: Callable
+    """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
+    differentiable_move: Callable
+    """(target, parameters, step_size, state, noise, objective state) -> (move, gradient), where
+    gradient(is_used [C]) is the pair of the gradients of the objective and of the move's
+    `log_volume`, each summed over the chains in use."""
+    residual: Callable
+    """(target, parameters, step_size, midpoint, curvature) -> the map from x to D x."""
+    entropy_gradient: Callable
+    """(target, parameters, step_size, midpoint, curvature, estimate) -> (gradient of
+    log det(I + D) minus the weighted penalty summed over chains, Hessian-vector products spent)."""
+    log_det: Callable
+    """parameters -> log|det|, a scalar, without what `log_volume` holds."""
+    log_det_gradient: Callable
+    """parameters -> its gradient."""
+    retract: Callable
+    """(parameters, tangent) -> parameters."""
+    probe: Callable
+    """(signs, coin) -> probe."""
+    products_per_gradient: int = 0
+    """Hessian-vector products that learning spends on each gradient of a move."""
+
+
+def resolve(preconditioner, event: Event) -> Preconditioner | Flow:
+    """The preconditioner for a state made of these parts."""
+    if isinstance(preconditioner, EventPreconditioner):
+        return preconditioner.resolve(event)
+    return preconditioner
+
+
+def check_preconditioner(preconditioner, proposal: Proposal) -> None:
+    """Refuses what is no preconditioner, or none for this proposal.
+
+    Raises:
+      TypeError: with the fix.
+    """
+    if not isinstance(preconditioner, (Preconditioner, Flow, EventPreconditioner)):
+        raise TypeError(
+            '`preconditioner` must be made by a function of tfp_adaptive.preconditioners, such as '
+            f'tfp_adaptive.preconditioners.diagonal(); got {preconditioner!r}.'
+        )
+    if isinstance(preconditioner, Flow) and not proposal.uses_score:
+        raise TypeError(
+            '`preconditioner` is non-linear, which needs a proposal driven by gradients, such as '
+            'EntropyAdaptiveHMC; use a linear one for a random walk.'
+        )
+
+
+def make_geometry(
+    event: Event, proposal: Proposal, preconditioner, objective: Objective, mode: str
+) -> Geometry:
+    """The geometry of a preconditioner.
+
+    Args:
+      event: the parts of the state.
+      proposal: how a move is made.
+      preconditioner: `Preconditioner`, `Flow` or `EventPreconditioner`.
+      objective: what a good move is.
+      mode: 'fast' or 'exact' energy gradients.
+    """
+    preconditioner = resolve(preconditioner, event)
+    if isinstance(preconditioner, Flow):
+        return _flow(event, proposal, preconditioner, objective, mode)
+    return _linear(proposal, preconditioner, objective, mode)
+
+
+def make_move(event: Event, proposal: Proposal, preconditioner) -> Callable:
+    """The `move` of a geometry alone, for kernels that learn nothing."""
+    preconditioner = resolve(preconditioner, event)
+    if isinstance(preconditioner, Flow):
+        return flow_gradients.mover(proposal, preconditioner)
+    return _linear_move(proposal, preconditioner)
+
+
+def _linear(proposal, preconditioner, objective, mode) -> Geometry:
+    energy = energy_gradients.MODES[mode](proposal, preconditioner, objective)
+
+    def differentiable_move(target, parameters, step_size, state, noise, objective_state):
+        move, gradient = energy.differentiable_move(
+            target, parameters, step_size, state, noise, objective_state
+        )
+
+        def gradients(is_used):
+            slope = gradient(is_used)
+            return slope, tf.nest.map_structure(tf.zeros_like, slope)
+
+        return move, gradients
+
+    def residual(target, parameters, step_size, midpoint, curvature):
+        factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
+
+        def apply(x):
+            product = target.hessian_vector_product(midpoint, factor.forward(x))
+            return -curvature * factor.transpose(product)
+
+        return apply
+
+    def entropy_gradient(target, parameters, step_size, midpoint, curvature, estimate):
+        del target, step_size, midpoint, curvature
+        return preconditioner.gradient(parameters, estimate.pairs), 0
+
+    return Geometry(
+        init=preconditioner.init,
+        move=_linear_move(proposal, preconditioner),
+        differentiable_move=differentiable_move,
+        residual=residual,
+        entropy_gradient=entropy_gradient,
+        log_det=preconditioner.log_det,
+        log_det_gradient=preconditioner.log_det_gradient,
+        retract=preconditioner.retract,
+        probe=preconditioner.probe,
+        products_per_gradient=energy.products_per_gradient,
+    )
+
+
+def _linear_move(proposal, preconditioner):
+    def move(target, parameters, step_size, state, noise):
+        factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
+        return proposal.propose(target, factor, state, noise)
+
+    return move
+
+
+def _flow(event, proposal, flow, objective, mode) -> Geometry:
+    is_exact = mode == 'exact'
+
+    def log_det(parameters):
+        origin = tf.zeros([1, event.size], tf.nest.flatten(parameters)[0].dtype)
+        return flow.forward(parameters, origin)[1][0]
+
+    return Geometry(
+        init=flow.init,
+        move=flow_gradients.mover(proposal, flow),
+        differentiable_move=flow_gradients.differentiable_mover(
+            proposal, flow, objective, log_det, is_exact=is_exact
+        ),
+        residual=lambda *where: flow_gradients.residual(flow, *where),
+        entropy_gradient=lambda *where: flow_gradients.entropy_gradient(flow, *where),
+        log_det=log_det,
+        log_det_gradient=lambda parameters: flow_gradients.gradient_at_rest(
+            flow, log_det, parameters
+        ),
+        retract=flow.retract,
+        probe=lambda signs, coin: signs,
+        products_per_gradient=int(is_exact),
+    )
