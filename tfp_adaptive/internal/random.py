@@ -31,6 +31,12 @@ def fold_in(seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(tf.stack(words), tf.int32)
 
 
+def of_replica(seed: tf.Tensor) -> tf.Tensor:
+    """The seed of the `tf.distribute` replica that asks; without a strategy, of replica 0."""
+    context = tf.distribute.get_replica_context()
+    return fold_in(seed, tf.constant(0) if context is None else context.replica_id_in_sync_group)
+
+
 def uniform(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
     """Uniforms strictly between 0 and 1."""
     size = _size(shape)

@@ -243,11 +243,11 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         return tf.convert_to_tensor(self.target_log_prob_fn(*parts)), ()
 
     def _initial_velocity(self, parts):
-        """A standard normal draw from a seed of its own: `bootstrap_results` is given none."""
+        """A standard normal draw from a seed of the replica's own: `bootstrap_results` has none."""
         if not self._sampler.uses_velocity:
             return ()
         seed = random.fold_in(tf.zeros([2], tf.int32), tf.constant(_VELOCITY_STREAM))
-        seeds = random.split(seed, len(parts))
+        seeds = random.split(random.of_replica(seed), len(parts))
         return [
             random.normal(tf.unstack(tf.shape(part)), seed, part.dtype)
             for part, seed in zip(parts, seeds, strict=True)
