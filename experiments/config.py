@@ -43,6 +43,25 @@ class Config:
         changes = [f'{key}={_show(value)}' for key, value in sorted(self.overrides.items())]
         return '-'.join([self.name, *changes]).replace('/', '_')
 
+    def chosen_targets(self) -> list[tuple[str, dict[str, Any]]]:
+        """(label, arguments of `targets.make`) of the targets that the setting `only` names.
+
+        Raises:
+          ConfigError: if it names one that is not there; empty, it stands for all.
+        """
+        labels = [options['label'] for options in self.targets]
+        only = self.settings['only'] or labels
+        unknown = set(only) - set(labels)
+        if unknown:
+            raise ConfigError(
+                f'only={",".join(sorted(unknown))} names no target; there are {", ".join(labels)}.'
+            )
+        return [
+            (options['label'], {key: options[key] for key in options if key != 'label'})
+            for options in self.targets
+            if options['label'] in only
+        ]
+
 
 def names() -> list[str]:
     """Names of all experiments."""

@@ -2,6 +2,7 @@
 
 from experiments.jobs.comparison import comparison
 from experiments.jobs.defaults import defaults
+from experiments.jobs.gradient_adaptive import gradient_adaptive
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.stochastic_volatility import stochastic_volatility
 
@@ -10,6 +11,7 @@ __all__ = ['JOBS', 'Outcome']
 JOBS = {
     'comparison': comparison,
     'defaults': defaults,
+    'gradient_adaptive': gradient_adaptive,
     'stochastic_volatility': stochastic_volatility,
 }
 """name -> function (config, folder for figures, progress) -> `Outcome`."""

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from experiments import samplers, targets
-from experiments.config import Config, ConfigError
+from experiments.config import Config
 from experiments.jobs.outcome import Outcome, as_run
 from experiments.tables import Table
 
@@ -15,9 +15,7 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     del folder
     seeds = config.settings['seeds']
     rows, runs = [], []
-    for options in _chosen(config):
-        label, arguments = options['label'], dict(options)
-        del arguments['label']
+    for label, arguments in config.chosen_targets():
         target = targets.make(**arguments)
         performances = []
         for seed in seeds:
@@ -41,17 +39,6 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         ),
     )
     return Outcome([table], runs)
-
-
-def _chosen(config: Config) -> list[dict]:
-    labels = [options['label'] for options in config.targets]
-    unknown = set(config.settings['only']) - set(labels)
-    if unknown:
-        raise ConfigError(
-            f'only={",".join(sorted(unknown))} names no target; there are {", ".join(labels)}.'
-        )
-    only = config.settings['only'] or labels
-    return [options for options in config.targets if options['label'] in only]
 
 
 def _row(label, event_size, performances):

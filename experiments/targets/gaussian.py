@@ -10,20 +10,33 @@ _LENGTH_SCALE, _NUGGET, _RANGE = 0.4, 0.01, 4.0
 _ROTATION_SEED = 0
 
 
-def gaussian(kind: str = 'process', num_dims: int = 51, condition_number: float = 100.0) -> Target:
+def gaussian(
+    kind: str = 'process',
+    num_dims: int = 51,
+    condition_number: float = 100.0,
+    initial_scale: float = 0.1,
+) -> Target:
     """N(0, S) without its normalising constant.
 
     Args:
       kind: 'iid', S = I; 'anisotropic', S diagonal with entries log-spaced from 1 to
-        `condition_number`; 'rotated', the same under a fixed random rotation; 'process', S_ij =
+        `condition_number`; 'rotated', the same under a fixed random rotation; 'neal', S diagonal
+        with standard deviations 1/d, 2/d, .., 1; 'process', S_ij =
         exp(-(x_i - x_j)^2 / (2 * 0.4^2)) + 0.01 [i = j] for x on a grid of [0, 4].
       num_dims: d.
       condition_number: of S, for the two kinds that use it.
+      initial_scale: chains start at N(0, initial_scale^2 I).
 
     Raises:
       ExperimentError: for another `kind`.
     """
-    kinds = {'iid': _iid, 'anisotropic': _anisotropic, 'rotated': _rotated, 'process': _process}
+    kinds = {
+        'iid': _iid,
+        'anisotropic': _anisotropic,
+        'rotated': _rotated,
+        'neal': _neal,
+        'process': _process,
+    }
     if kind not in kinds:
         raise ExperimentError(f'kind must be one of {", ".join(kinds)}; got {kind!r}.')
     whitening, sd = kinds[kind](num_dims, condition_number)
@@ -31,7 +44,7 @@ def gaussian(kind: str = 'process', num_dims: int = 51, condition_number: float 
         name=f'gaussian {kind}',
         event_size=num_dims,
         log_prob=_make_log_prob(whitening),
-        initial_state=normal_start(num_dims),
+        initial_state=normal_start(num_dims, initial_scale),
         provenance='Hirt, Titsias & Dellaportas (2021), section 4 and appendices F, G',
         reference=Moments(
             tuple(f'q{i + 1}' for i in range(num_dims)),
@@ -71,6 +84,12 @@ def _rotated(num_dims, condition_number):
     return precision_root[:, np.newaxis] * rotation.T, np.sqrt(
         (rotation * sd) ** 2 @ np.ones(num_dims)
     )
+
+
+def _neal(num_dims, condition_number):
+    del condition_number
+    sd = np.arange(1, num_dims + 1) / num_dims
+    return 1 / sd, sd
 
 
 def _process(num_dims, condition_number):

@@ -7,11 +7,12 @@ from experiments import data as data_sets
 from experiments.targets.base import Target, normal_start
 
 
-def logistic_regression(data: str = 'german') -> Target:
+def logistic_regression(data: str = 'german', initial_scale: float = 0.1) -> Target:
     """Weights q of standardised covariates and an intercept, prior N(0, I).
 
     Args:
       data: german, heart, pima, ripley, australian or caravan.
+      initial_scale: chains start at N(0, initial_scale^2 I).
 
     Raises:
       experiments.data.DataError: if the data set cannot be had.
@@ -22,7 +23,7 @@ def logistic_regression(data: str = 'german') -> Target:
         name=data,
         event_size=design.shape[1],
         log_prob=make_log_prob(design, labels),
-        initial_state=normal_start(design.shape[1]),
+        initial_state=normal_start(design.shape[1], initial_scale),
         provenance=f'{data}.mat of github.com/marcelah/entropy_adaptive_hmc, {len(labels)} rows',
     )
 

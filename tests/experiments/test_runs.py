@@ -6,7 +6,7 @@ import json
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import cli, config
+from experiments import cli, config, programs
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
@@ -21,6 +21,7 @@ def _without_xla(request, monkeypatch):
     """Compilation would take most of the time; one test keeps it."""
     if 'compiled' not in request.node.name:
         monkeypatch.setattr(tfpa, 'sample', functools.partial(tfpa.sample, jit_compile=False))
+        monkeypatch.setattr(programs, 'JIT_COMPILE', False)
 
 
 def _run(tmp_path, name, *settings):
@@ -77,6 +78,27 @@ def test_defaults(tmp_path):
     assert table['columns'][:4] == ['target', 'd', 'seed 1', 'seed 2']
     assert [row[:2] for row in table['rows']] == [['iid-2', 2]]
     assert [(run['target'], run['seed']) for run in record['runs']] == [('iid-2', 1), ('iid-2', 2)]
+
+
+def test_gradient_adaptive(tmp_path):
+    short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=8', 'default_results=8']
+    _, record = _run(tmp_path, 'gradient_adaptive', *short, 'only=neal', 'seeds=1,2')
+    comparison, efficiency = record['tables']
+    assert [row[1:3] for row in comparison['rows'][::3]] == [
+        [method, 'here'] for method in ('fast', 'exact', 'random_walk')
+    ]
+    settings = [(run['method'], run['setting']) for run in record['runs'][::2]]
+    assert settings == [
+        *(('fast', 'published'), ('exact', 'published'), ('random_walk', 'published')),
+        *(('fast', 'default'), ('random_walk', 'default')),
+    ]
+    assert [row[1:3] for row in efficiency['rows']] == [list(pair) for pair in settings]
+
+
+def test_gradient_adaptive_refuses_an_unknown_method(tmp_path, capsys):
+    assignments = ['--set', 'methods=slow', 'only=neal', '--output', str(tmp_path)]
+    assert cli.main(['run', 'gradient_adaptive', *assignments]) == 2
+    assert 'methods=slow names no method; there are fast, exact' in capsys.readouterr().err
 
 
 def test_defaults_cover_at_least_eight_targets():

@@ -132,7 +132,7 @@ def test_logistic_regression_survives_huge_logits():
     assert np.isfinite(_gradient(log_prob, q)).all()
 
 
-@pytest.mark.parametrize('kind', ['iid', 'anisotropic', 'rotated', 'process'])
+@pytest.mark.parametrize('kind', ['iid', 'anisotropic', 'rotated', 'neal', 'process'])
 def test_gaussian_hessian_has_the_stated_moments(kind):
     target = gaussian.gaussian(kind, num_dims=6, condition_number=100.0)
     gradient = _gradient(target.log_prob, tf.eye(6, dtype=tf.float64))
@@ -140,6 +140,15 @@ def test_gaussian_hessian_has_the_stated_moments(kind):
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), target.reference.sd, rtol=1e-6)
     if kind in ('anisotropic', 'rotated'):
         np.testing.assert_allclose(np.linalg.cond(covariance), 100.0)
+    if kind == 'neal':
+        np.testing.assert_allclose(target.reference.sd, np.arange(1, 7) / 6)
+
+
+def test_chains_start_where_they_are_told(stateless_seed):
+    target = targets.make('gaussian', kind='iid', num_dims=100, initial_scale=2.0)
+    start = target.initial_state(100, stateless_seed())
+    # 10,000 normals: the relative error of their standard deviation is 1 / sqrt(20,000)
+    np.testing.assert_allclose(np.std(start), 2.0, rtol=4 / np.sqrt(20_000))
 
 
 def test_banana_moments(rng):
