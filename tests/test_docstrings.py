@@ -117,9 +117,12 @@ def parameters_of(function):
 
 
 def needs_sections(value):
-    """Dataclasses and records are described by Attributes; abstract bases by their subclasses."""
+    """Dataclasses and records are described by Attributes; abstract bases by their subclasses;
+    nobody but the package makes its warnings.
+    """
     is_dataclass = hasattr(value, '__dataclass_fields__')
-    return not (is_dataclass or is_record(value) or inspect.isabstract(value))
+    is_warning = inspect.isclass(value) and issubclass(value, Warning)
+    return not (is_dataclass or is_record(value) or is_warning or inspect.isabstract(value))
 
 
 # --- there, and well formed ----------------------------------------------------------------------
@@ -199,8 +202,23 @@ def warm_start():
     return kernel, state, results
 
 
+@pytest.fixture(scope='module')
+def run(warm_start):
+    """A short run of `sample`."""
+    _, state, _ = warm_start
+    return tfpa.sample(
+        target_log_prob_fn,
+        100,
+        100,
+        initial_state=state,
+        seed=(0, 1),
+        progress=False,
+        jit_compile=False,
+    )
+
+
 @pytest.fixture
-def namespace(warm_start, monkeypatch):
+def namespace(warm_start, run, monkeypatch):
     kernel, state, results = warm_start
     sample_chain = tfp.mcmc.sample_chain
 
@@ -218,6 +236,7 @@ def namespace(warm_start, monkeypatch):
         'state': state,
         'kernel': kernel,
         'results': results,
+        'run': run,
     }
 
 

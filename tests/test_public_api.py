@@ -64,6 +64,8 @@ def _describe_members(path, cls):
 
 def _signature(function) -> str:
     """Names, kinds and defaults; annotations are documentation, and print differently."""
+    if inspect.isclass(function) and issubclass(function, Warning):
+        return ''
     signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)

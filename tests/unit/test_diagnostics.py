@@ -120,10 +120,10 @@ def test_no_cast_warning_reaches_the_user(rng):
 def test_names_follow_the_order_of_flatten():
     pair = collections.namedtuple('Pair', ['loc', 'scale'])
     structure = {'z': 1, 'a': [2, pair(3, 4)]}
-    assert coordinates.part_names(structure) == ['a_0', 'a_1_loc', 'a_1_scale', 'z']
+    assert coordinates.part_names(structure) == ['a.x0', 'a.x1.loc', 'a.x1.scale', 'z']
     assert tf.nest.flatten(structure) == [2, 3, 4, 1]
-    assert coordinates.part_names(np.zeros(3)) == ['q']
-    assert coordinates.part_names([1, 2]) == ['q0', 'q1']
+    assert coordinates.part_names(np.zeros(3)) == ['x']
+    assert coordinates.part_names([1, 2]) == ['x0', 'x1']
     assert coordinates.part_names([1, 2], ['mu', 'tau']) == ['mu', 'tau']
 
 

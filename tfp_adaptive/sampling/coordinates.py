@@ -10,8 +10,8 @@ import tensorflow as tf
 def part_names(structure: Any, names: Sequence[str] | None = None) -> list[str]:
     """One name for every part of a structure, in the order of `tf.nest.flatten`.
 
-    Keys of a dict and fields of a namedtuple name their parts; parts of a list or tuple are q0, q1,
-    ...; a state that is one tensor is q.
+    Keys of a dict and fields of a namedtuple name their parts; parts of a list or tuple are x0, x1,
+    ...; a state that is one tensor is x; names of nested parts are joined by dots.
 
     Args:
       structure: a nest.
@@ -37,12 +37,12 @@ def _paths(structure: Any, prefix: str) -> Iterator[str]:
     elif hasattr(structure, '_fields'):
         children = [(field, getattr(structure, field)) for field in structure._fields]
     elif isinstance(structure, (list, tuple)):
-        children = [(str(i) if prefix else f'q{i}', part) for i, part in enumerate(structure)]
+        children = [(f'x{i}', part) for i, part in enumerate(structure)]
     else:
-        yield prefix or 'q'
+        yield prefix.removesuffix('.') or 'x'
         return
     for name, child in children:
-        yield from _paths(child, f'{prefix}_{name}' if prefix else name)
+        yield from _paths(child, f'{prefix}{name}.')
 
 
 def labels(name: str, event_shape: Sequence[int]) -> list[str]:

@@ -1,10 +1,18 @@
 """What a run leaves behind."""
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.sampling import convergence, coordinates, export
 from tfp_adaptive.sampling.diagnostics import Diagnostics
+from tfp_adaptive.sampling.learned import LearnedProposal, learned_proposal
+from tfp_adaptive.sampling.summary import Summary, summarise
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class SampleRun:
       warmup_preconditioner: parameters of the preconditioner after every step of the warm-up, each
         [num_warmup_steps, ...]; an empty tuple where they would take more than 32 MiB.
       names: one name for every part of `states`, or `None` for those the structure gives.
+      unconstrained_states: the draws as the sampler made them, before the bijectors of a model;
+        those of a log-density callable are `states` themselves.
     """
 
     states: Any
@@ -51,3 +61,130 @@ class SampleRun:
     statistics: Any = None
     warmup_preconditioner: Any = ()
     names: Sequence[str] | None = None
+    unconstrained_states: Any = None
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Chain dimensions; () for a single chain without one."""
+        return np.shape(self.statistics.log_prob)[1:]
+
+    @property
+    def part_names(self) -> list[str]:
+        """One name for every part of `states`."""
+        return coordinates.part_names(self.states, self.names)
+
+    @functools.cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What to worry about, one sentence each, with what to do; empty for a good run.
+
+        Judged are draws that are not finite, chains that stand still, divergences, an acceptance
+        rate far from its target, an adaptation that had not settled, R-hat above 1.01 and effective
+        sample sizes below 400. `sample` emits them as `SamplingWarning`.
+        """
+        return convergence.find_concerns(self)
+
+    @functools.cached_property
+    def learned(self) -> LearnedProposal | None:
+        """The learned proposal; `None` for kernels of others and for non-linear preconditioners."""
+        return learned_proposal(self.frozen_kernel, self.event_size)
+
+    @property
+    def event_size(self) -> int:
+        """D, coordinates of one chain as the sampler sees it."""
+        parts = tf.nest.flatten(self.final_state)
+        return sum(math.prod(part.shape) for part in parts) // math.prod(self.batch_shape)
+
+    def summary(
+        self,
+        parts: Sequence[str] | None = None,
+        *,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        max_rows: int = 25,
+    ) -> Summary:
+        """A table of means, spreads and diagnostics with a row for every coordinate.
+
+        Args:
+          parts: names of the parts of the state to show. Default `None`: all.
+          quantiles: probabilities in [0, 1]. Default (0.05, 0.5, 0.95).
+          max_rows: most rows to print, the worst; all are computed. Default 25.
+
+        Returns:
+          A `Summary`, which prints as text and, in notebooks, as HTML.
+
+        Raises:
+          ValueError: for a part that does not exist or a quantile outside [0, 1].
+
+        Example:
+          >>> summary = run.summary(max_rows=10)
+          >>> len(summary.names)
+          3
+        """
+        if not all(0 <= level <= 1 for level in quantiles):
+            raise ValueError(f'`quantiles` must lie in [0, 1]; got {list(quantiles)}.')
+        chosen = self.part_names if parts is None else list(parts)
+        unknown = [name for name in chosen if name not in self.part_names]
+        if unknown or not chosen:
+            raise ValueError(
+                f'`parts` must name parts of the state, which are {", ".join(self.part_names)}; '
+                f'got {chosen}.'
+            )
+
+        def choose(structure):
+            by_name = dict(zip(self.part_names, tf.nest.flatten(structure), strict=True))
+            return [by_name[name] for name in chosen]
+
+        diagnostics = self.diagnostics
+        return summarise(
+            choose(self.states),
+            [
+                choose(figures)
+                for figures in (diagnostics.ess, diagnostics.ess_of_squares, diagnostics.rhat)
+            ],
+            names=chosen,
+            quantiles=quantiles,
+            batch_rank=len(self.batch_shape),
+            title=self._title(),
+            notes=tuple(f'Warning: {sentence}' for sentence in self.warnings),
+            max_rows=max_rows,
+        )
+
+    def _title(self) -> str:
+        facts = [
+            f'{math.prod(self.batch_shape)} chains of {len(self.statistics.log_prob)} draws',
+            f'warm-up {self.timings.warmup:.1f} s',
+            f'sampling {self.timings.sampling:.1f} s',
+        ]
+        if self.diagnostics.accept_prob is not None:
+            facts.append(f'acceptance {self.diagnostics.accept_prob:.2f}')
+        if self.diagnostics.num_divergences is not None:
+            facts.append(f'{self.diagnostics.num_divergences} divergences')
+        return ', '.join(facts)
+
+    def to_arviz(
+        self,
+        *,
+        coords: Mapping[str, Sequence] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+    ) -> Any:
+        """The run for ArviZ: its plots, its diagnostics, its NetCDF files.
+
+        Groups: `posterior` holds the draws by name, `sample_stats` what is known of every draw
+        (lp, acceptance_rate, diverging, n_steps), `warmup_sample_stats` the adaptation.
+
+        Args:
+          coords: {dimension: labels}. Default `None`: 0, 1, ...
+          dims: {part: names of its event dimensions}. Default `None`: part_dim_0, ...
+
+        Returns:
+          An `arviz.InferenceData`; with ArviZ 1 an `xarray.DataTree`.
+
+        Raises:
+          ImportError: without ArviZ.
+          ValueError: if `dims` or `coords` do not fit the shapes.
+
+        Example:
+          >>> data = run.to_arviz(dims={'x': ['axis']}, coords={'axis': ['a', 'b', 'c']})
+          >>> data['posterior']['x'].dims
+          ('chain', 'draw', 'axis')
+        """
+        return export.to_arviz(self, coords=coords or {}, dims=dims or {})

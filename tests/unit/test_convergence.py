@@ -1,0 +1,233 @@
+"""Every warning: silent on a good run, said on a bad one, with the chain or coordinate it means."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.support import runs
+from tfp_adaptive.sampling import convergence
+
+NUM_RESULTS, NUM_CHAINS, EVENT_SIZE = 600, 4, 3
+
+
+@pytest.fixture(name='draws')
+def fixture_draws(rng):
+    return rng.standard_normal([NUM_RESULTS, NUM_CHAINS, EVENT_SIZE])
+
+
+def only_warning(run):
+    assert len(run.warnings) == 1, run.warnings
+    return run.warnings[0]
+
+
+def test_a_good_run_has_none(draws):
+    assert runs.run_of_draws(draws).warnings == ()
+    assert runs.run_of_draws(list(np.moveaxis(draws, -1, 0))).warnings == ()
+
+
+def test_chains_that_disagree(draws):
+    draws[:, 0, 1] += 0.5
+    sentence = next(s for s in runs.run_of_draws(draws).warnings if 'R-hat' in s)
+    assert sentence.startswith('R-hat exceeds 1.01 for 1 of 3 coordinates, most for x[1] (1.0')
+    assert '`num_results`' in sentence
+
+
+def test_too_few_effective_draws(draws):
+    run = runs.run_of_draws({'mu': draws[:80], 'tau': draws[:80, :, 0] ** 2})
+    sentence = next(s for s in run.warnings if 'effective' in s)
+    assert 'is below 400 for 4 of 4 coordinates' in sentence
+    least = min(
+        *run.diagnostics.ess['mu'],
+        *run.diagnostics.ess_of_squares['mu'],
+        run.diagnostics.ess['tau'],
+        run.diagnostics.ess_of_squares['tau'],
+    )
+    assert f'({least:.0f})' in sentence
+
+
+def test_coordinates_that_are_constant_by_design_are_not_judged(draws):
+    draws[..., 1] = 1.0
+    assert runs.run_of_draws(draws).warnings == ()
+
+
+def test_three_draws_are_too_few():
+    run = runs.run_of_draws(np.random.default_rng(0).normal(size=[3, NUM_CHAINS, 1]))
+    assert only_warning(run).startswith('There are too few draws')
+
+
+def test_a_stuck_chain_is_named(draws):
+    draws[100:, 2] = draws[99, 2]
+    sentence = runs.run_of_draws(draws).warnings[0]
+    assert sentence.startswith('1 of 4 chains (2) stayed at one point for up to 501 of 600 draws')
+    assert '`initial_state`' in sentence
+
+
+def test_chains_that_never_move_are_stuck_even_if_all_are():
+    draws = np.broadcast_to(np.arange(8.0)[:, np.newaxis], [30, 8, 1])
+    sentence = runs.run_of_draws(draws).warnings[0]
+    assert sentence.startswith('8 of 8 chains (0, 1, 2, 3, 4, ...) stayed')
+
+
+def test_blocks_change_nothing_for_stuck_chains(draws, monkeypatch):
+    draws[100:, 2] = draws[99, 2]
+    expected = runs.run_of_draws(draws).warnings
+    monkeypatch.setattr(convergence, '_BLOCK_BYTES', 1)
+    assert runs.run_of_draws(draws).warnings == expected
+
+
+@pytest.mark.parametrize('acceptance', [0.1, 0.234, 0.67])
+def test_ordinary_rejections_are_not_stuck_chains(rng, acceptance):
+    """Independent rejections: a false alarm has a probability of about one in a million."""
+    draws = rng.standard_normal([5000, NUM_CHAINS, 2])
+    is_accepted = rng.random([5000, NUM_CHAINS]) < acceptance
+    last = np.maximum.accumulate(np.where(is_accepted, np.arange(5000)[:, np.newaxis], 0), axis=0)
+    held = np.take_along_axis(draws, last[..., np.newaxis], axis=0)
+    assert not any('stayed' in sentence for sentence in runs.run_of_draws(held).warnings)
+
+
+def test_a_move_of_any_part_is_a_move(draws):
+    """A kernel may move one part at a time."""
+    still = np.zeros_like(draws[..., 0])
+    assert runs.run_of_draws({'a': still, 'b': draws}).warnings == ()
+
+
+def test_draws_that_are_not_finite(draws):
+    draws[5, 1, 0] = np.nan
+    draws[9, 3, 2] = np.inf
+    sentence = runs.run_of_draws(draws).warnings[0]
+    assert sentence.startswith('2 of 4 chains (1, 3) hold draws that are not finite')
+
+
+def test_divergences(draws):
+    sentence = only_warning(runs.run_of_draws(draws, num_divergences=3))
+    assert sentence.startswith('3 steps diverged')
+    assert runs.run_of_draws(draws, num_divergences=None).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ('accept_prob', 'verdict'),
+    [(0.3, 'too bold'), (0.35, None), (0.8, None), (0.85, 'too timid'), (None, None)],
+)
+def test_acceptance_far_from_its_target(draws, accept_prob, verdict):
+    """Half as many acceptances, or rejections, as a target of 0.67 asks for."""
+    run = runs.run_of_draws(draws)
+    run = dataclasses.replace(
+        run, diagnostics=dataclasses.replace(run.diagnostics, accept_prob=accept_prob)
+    )
+    if verdict is None:
+        assert run.warnings == ()
+    else:
+        sentence = only_warning(run)
+        assert f'{accept_prob:.2f} where 0.67 was asked for: the proposal is {verdict}' in sentence
+        assert '`num_warmup_steps`' in sentence
+
+
+def test_an_entropy_weight_at_its_bound_is_named(draws):
+    info = runs.warmup_info(np.zeros(300), entropy_weight=np.full(300, 100.0))
+    sentence = only_warning(runs.run_of_draws(draws, accept_prob=0.95, warmup_trace=info))
+    assert 'at its bound of 100' in sentence
+
+
+def target_acceptance_cases():
+    def log_prob(x):
+        return -x * x
+
+    def hmc(**kwargs):
+        return tfpa.EntropyAdaptiveHMC(log_prob, **kwargs)
+
+    nuts = tfp.mcmc.NoUTurnSampler(log_prob, 0.1)
+    adapted = tfp.mcmc.DualAveragingStepSizeAdaptation(nuts, 10, target_accept_prob=0.8)
+    transformed = tfp.mcmc.TransformedTransitionKernel(
+        hmc(target_accept_prob=0.7), tfp.bijectors.Exp()
+    )
+    return [
+        (hmc(), 0.67),
+        (hmc(target_accept_prob=0.9), 0.9),
+        (hmc(entropy_weight=tfpa.optimizers.fixed_weight(1.0)), None),
+        (hmc(objective=tfpa.objectives.expected_squared_jump_distance()), None),
+        (adapted, 0.8),
+        (transformed, 0.7),
+        (nuts, None),
+        (tfp.mcmc.RandomWalkMetropolis(log_prob), None),
+    ]
+
+
+@pytest.mark.parametrize(('kernel', 'expected'), target_acceptance_cases())
+def test_target_acceptance(kernel, expected):
+    assert convergence.target_acceptance(kernel) == pytest.approx(expected)
+
+
+def settling_entropy(rng, drift, noise=1.0, num_steps=runs.NUM_WARMUP_STEPS):
+    """Entropy that grows by `drift` nats a coordinate over its last quarter."""
+    time = np.arange(num_steps) / num_steps
+    return EVENT_SIZE * drift * 4 * time + noise * rng.standard_normal(num_steps)
+
+
+@pytest.mark.parametrize(
+    ('drift', 'noise', 'change'),
+    [(0.2, 0.05, 'grew'), (-0.2, 0.05, 'shrank'), (0.02, 0.05, None), (0.0, 3.0, None)],
+)
+def test_adaptation_that_has_not_settled(rng, draws, drift, noise, change):
+    info = runs.warmup_info(settling_entropy(rng, drift, noise))
+    run = runs.run_of_draws(draws, warmup_trace=info)
+    if change is None:
+        assert run.warnings == ()
+    else:
+        sentence = only_warning(run)
+        assert (
+            f'Adaptation had not settled: over the last quarter of it the proposal still {change}'
+            in sentence
+        )
+        assert '`num_warmup_steps`' in sentence
+
+
+def test_steps_after_the_end_of_adaptation_do_not_count(rng, draws):
+    """The warm-up may go on after the kernel has stopped to adapt."""
+    drifting = settling_entropy(rng, 0.2, 0.05)
+    info = runs.warmup_info(np.concatenate([drifting, np.full(900, drifting[-1])]))
+    assert 'not settled' in only_warning(runs.run_of_draws(draws, warmup_trace=info))
+
+
+def test_short_and_absent_adaptations_are_not_judged(draws):
+    for length in (0, 1, 79):
+        info = runs.warmup_info(np.linspace(0, 100, length))
+        assert runs.run_of_draws(draws, warmup_trace=info).warnings == ()
+
+
+def test_emitted_warnings_point_at_the_caller():
+    with pytest.warns(convergence.SamplingWarning) as caught:
+        convergence.emit(('first.', 'second.'), stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ['first.', 'second.']
+    assert {warning.filename for warning in caught} == {__file__}
+    assert issubclass(convergence.SamplingWarning, UserWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        convergence.emit(())
+
+
+def test_a_real_run_is_judged():
+    """A banana far too long for so few draws."""
+
+    def banana(x):
+        straight = x[..., 1] + 0.1 * (x[..., 0] ** 2 - 100)
+        return -(x[..., 0] ** 2 / 100 + straight**2) / 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        run = tfpa.sample(
+            banana,
+            100,
+            100,
+            initial_state=tf.zeros([NUM_CHAINS, 2]),
+            kernel=tfp.mcmc.RandomWalkMetropolis,
+            seed=(0, 1),
+            progress=False,
+            jit_compile=False,
+        )
+    assert any(sentence.startswith('R-hat exceeds') for sentence in run.warnings)
+    assert any(sentence.startswith('The effective sample size') for sentence in run.warnings)

@@ -1,0 +1,86 @@
+"""The learned proposal against its own factor, for every family of preconditioners."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.support import runs
+from tfp_adaptive.kernels import FrozenKernel
+from tfp_adaptive.sampling import learned
+
+EVENT_SIZE = 7
+
+
+def factor(rng):
+    return np.tril(rng.standard_normal([EVENT_SIZE, EVENT_SIZE]), -1) / 3 + np.diag(
+        np.geomspace(0.1, 10, EVENT_SIZE)
+    )
+
+
+def proposal_of(preconditioner, parameters, step_size=0.5):
+    kernel = FrozenKernel(
+        runs.gaussian_log_prob,
+        tfpa.proposals.leapfrog(2),
+        preconditioner,
+        parameters,
+        step_size=step_size,
+    )
+    return learned.learned_proposal(kernel, EVENT_SIZE)
+
+
+@pytest.mark.parametrize('block_size', [1, 3, 256])
+def test_dense(rng, monkeypatch, block_size):
+    monkeypatch.setattr(learned, '_BLOCK_SIZE', block_size)
+    matrix = factor(rng)
+    proposal = proposal_of(tfpa.preconditioners.cholesky(), tf.constant(matrix))
+    expected = matrix @ matrix.T
+    np.testing.assert_array_equal(proposal.parameters, matrix)
+    np.testing.assert_allclose(proposal.covariance(), expected, rtol=1e-12)
+    np.testing.assert_allclose(proposal.scale(), np.sqrt(np.diag(expected)), rtol=1e-12)
+    x = rng.standard_normal([3, EVENT_SIZE])
+    np.testing.assert_allclose(proposal.covariance_matvec(x), x @ expected, rtol=1e-10)
+    np.testing.assert_allclose(proposal.covariance_matvec(x[0]), expected @ x[0], rtol=1e-10)
+    assert proposal.step_size == 0.5
+
+
+def test_diagonal():
+    scale = np.geomspace(0.1, 10, EVENT_SIZE)
+    proposal = proposal_of(tfpa.preconditioners.diagonal(), tf.constant(scale))
+    np.testing.assert_allclose(proposal.scale(), scale)
+    np.testing.assert_allclose(proposal.covariance(), np.diag(scale**2), atol=1e-15)
+
+
+def test_banded(rng):
+    """C^{-1} = [[T, -T R], [0, G^{-1}]] as the family documents it."""
+    preconditioner = tfpa.preconditioners.banded(bandwidth=1, border_size=2, initial_scale=0.7)
+    parameters = preconditioner.init(EVENT_SIZE, tf.float64, tf.constant(1.0, tf.float64))
+    band = np.array(parameters.band)
+    band[1, :-1] = rng.standard_normal(band.shape[1] - 1) / 3
+    border = rng.standard_normal(parameters.border.shape)
+    proposal = proposal_of(
+        preconditioner, parameters._replace(band=tf.constant(band), border=tf.constant(border))
+    )
+    path = np.diag(band[0]) + np.diag(band[1, :-1], 1)
+    corner = np.linalg.inv(np.array(parameters.corner))
+    zeros = np.zeros([2, EVENT_SIZE - 2])
+    inverse = np.block([[path, -path @ border.T], [zeros, corner]])
+    np.testing.assert_allclose(
+        proposal.covariance(), np.linalg.inv(inverse.T @ inverse), rtol=1e-9, atol=1e-12
+    )
+    assert proposal.parameters._fields == parameters._fields
+
+
+def test_of_a_run():
+    """What is learned on a Gaussian is about proportional to its covariance."""
+    run = runs.gaussian_run()
+    ratio = np.linalg.solve(runs.COVARIANCE, run.learned.covariance())
+    start = np.linalg.cond(runs.COVARIANCE)
+    assert np.linalg.cond(ratio) < 1 + (start - 1) / 2
+    np.testing.assert_array_equal(run.learned.parameters, run.warmup_preconditioner[-1])
+
+
+def test_kernels_of_others_have_none():
+    kernel = tfp.mcmc.RandomWalkMetropolis(runs.gaussian_log_prob)
+    assert learned.learned_proposal(kernel, EVENT_SIZE) is None

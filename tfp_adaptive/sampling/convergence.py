@@ -1,0 +1,255 @@
+"""What a statistician would hold against a run, in sentences that say what to do.
+
+Bounds on R-hat and effective sample size are those of Vehtari et al. (2021); a kernel missed its
+acceptance rate if it accepts, or rejects, less than half as often as it was told to.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.sampling import coordinates
+
+MAX_RHAT = 1.01
+"""R-hat above this says that the chains disagree."""
+
+MIN_ESS = 400.0
+"""Fewer effective draws over all chains leave means, quantiles and R-hat itself uncertain."""
+
+_MAX_DRIFT = 0.05
+_DRIFT_Z = 3.0
+_DRIFT_BATCHES = 10
+_STUCK_SHARE = 0.05
+_STUCK_PROBABILITY = 1e-6
+_MIN_DRAWS = 4
+_BLOCK_BYTES = 2**26
+
+
+class SamplingWarning(UserWarning):
+    """A run ended, but its draws need a second look; see `SampleRun.warnings`."""
+
+
+def find_concerns(run: Any) -> tuple[str, ...]:
+    """One sentence for everything in a `SampleRun` that should worry its user; often none.
+
+    Args:
+      run: a `SampleRun`.
+    """
+    checks: tuple[Callable, ...] = (
+        _nonfinite_draws,
+        _stuck_chains,
+        _divergences,
+        _acceptance,
+        _unsettled_adaptation,
+        _rhat,
+        _effective_sizes,
+    )
+    return tuple(sentence for check in checks for sentence in check(run))
+
+
+def emit(concerns: tuple[str, ...], stacklevel: int = 2) -> None:
+    """Warns of every concern with a `SamplingWarning`.
+
+    Args:
+      concerns: sentences.
+      stacklevel: as in `warnings.warn`, seen from the caller.
+    """
+    for concern in concerns:
+        warnings.warn(concern, SamplingWarning, stacklevel=stacklevel + 1)
+
+
+def target_acceptance(kernel: Any) -> float | None:
+    """The acceptance probability that a kernel, or one that it wraps, was told to aim for.
+
+    Args:
+      kernel: a `tfp.mcmc.TransitionKernel`.
+
+    Returns:
+      `None` where nothing steers the acceptance rate, or something that only it knows.
+    """
+    parameters = getattr(kernel, 'parameters', {})
+    own = parameters.get('target_accept_prob')
+    steers = parameters.get('entropy_weight') is None and getattr(
+        parameters.get('objective'), 'uses_entropy', True
+    )
+    if own is not None and np.ndim(own) == 0 and steers:
+        return float(own)
+    inner = parameters.get('inner_kernel')
+    return None if inner is None else target_acceptance(inner)
+
+
+def _nonfinite_draws(run):
+    is_bad = np.zeros([math.prod(run.batch_shape)], bool)
+    for part in tf.nest.flatten(run.states):
+        draws = coordinates.as_matrix(part, len(run.batch_shape))
+        for rows in _row_blocks(draws):
+            is_bad |= ~np.isfinite(draws[rows]).all(axis=(0, 2))
+    if is_bad.any():
+        (bad,) = np.nonzero(is_bad)
+        yield (
+            f'{len(bad)} of {is_bad.size} chains ({_listing(bad)}) hold draws that are not finite: '
+            'sample with a kernel that has a Metropolis-Hastings step, or smaller steps.'
+        )
+
+
+def _stuck_chains(run):
+    moved = _moves(run)
+    if not len(moved):
+        return
+    num_draws, num_chains = len(moved) + 1, moved.shape[1]
+    stays = np.array([_longest_stay(chain) for chain in moved.T])
+    share_of_stays = min(1 - moved.mean(), 0.95)
+    # a stretch that so many independent rejections would hardly ever make
+    rare = math.log(_STUCK_PROBABILITY / moved.size) / math.log(max(share_of_stays, 1e-6))
+    is_stuck = (stays == num_draws) | (stays > max(rare, _STUCK_SHARE * num_draws))
+    if not is_stuck.any():
+        return
+    (stuck,) = np.nonzero(is_stuck)
+    yield (
+        f'{len(stuck)} of {num_chains} chains ({_listing(stuck)}) stayed at one point for up to '
+        f'{stays.max()} of {num_draws} draws: look at the density there, start these chains '
+        'elsewhere (`initial_state`), or warm up longer (`num_warmup_steps`).'
+    )
+
+
+def _moves(run) -> np.ndarray:
+    """[num_results - 1, C] bool, whether each chain has moved since the draw before."""
+    num_results, *batch_shape = np.shape(run.statistics.log_prob)
+    moved = np.zeros([num_results - 1, math.prod(batch_shape)], bool)
+    for part in tf.nest.flatten(run.states):
+        draws = coordinates.as_matrix(part, len(run.batch_shape))
+        before, after = draws[:-1], draws[1:]
+        for rows in _row_blocks(after):
+            moved[rows] |= (after[rows] != before[rows]).any(axis=-1)
+    return moved
+
+
+def _row_blocks(draws) -> list[slice]:
+    """Slices of rows that keep what is compared at a time small."""
+    rows = max(1, _BLOCK_BYTES // max(1, draws[:1].nbytes))
+    return [slice(i, i + rows) for i in range(0, len(draws), rows)]
+
+
+def _longest_stay(moved: np.ndarray) -> int:
+    """Most draws in a row at one point."""
+    (at,) = np.nonzero(moved)
+    return int(np.diff(np.concatenate([[-1], at, [len(moved)]])).max())
+
+
+def _divergences(run):
+    count = run.diagnostics.num_divergences
+    if count:
+        yield (
+            f'{count} steps diverged: their energy error exceeded 1000 or they left the support, '
+            'so parts of the posterior may be missing; take smaller steps (raise '
+            '`target_accept_prob`) or reparametrise where the posterior narrows.'
+        )
+
+
+def _acceptance(run):
+    target, found = target_acceptance(run.kernel), run.diagnostics.accept_prob
+    if target is None or found is None:
+        return
+    if found < target / 2:
+        yield (
+            f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
+            'proposal is too bold; warm up longer (`num_warmup_steps`).'
+        )
+    elif 1 - found < (1 - target) / 2:
+        weight = _last_quarter(run, 'entropy_weight')
+        at_bound = len(weight) and np.ptp(weight) == 0
+        remedy = (
+            f'the entropy weight has been at its bound of {weight[-1]:g}, so widen the `bounds` of '
+            'optimizers.acceptance_controller, or reparametrise'
+            if at_bound
+            else 'warm up longer (`num_warmup_steps`)'
+        )
+        yield (
+            f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
+            f'proposal is too timid; {remedy}.'
+        )
+
+
+def _unsettled_adaptation(run):
+    entropy = _last_quarter(run, 'entropy')
+    length = len(entropy) // _DRIFT_BATCHES
+    if length < 2:
+        return
+    parts = tf.nest.flatten(run.final_state)
+    event_size = sum(int(tf.size(part)) for part in parts) // math.prod(run.batch_shape)
+    batches = entropy[-length * _DRIFT_BATCHES :].reshape([_DRIFT_BATCHES, length]).mean(axis=1)
+    slope, error = _trend(batches / event_size)
+    drift = slope * _DRIFT_BATCHES
+    if abs(drift) > _MAX_DRIFT and abs(slope) > _DRIFT_Z * error:
+        change = 'grew' if drift > 0 else 'shrank'
+        yield (
+            f'Adaptation had not settled: over the last quarter of it the proposal still {change} '
+            f'by {math.expm1(abs(drift)):.0%} a coordinate; raise `num_warmup_steps`.'
+        )
+
+
+def _last_quarter(run, field) -> np.ndarray:
+    """The last quarter of the adaptation of a field of `typing.Info`; empty if not known."""
+    series = getattr(run.warmup_trace, field, ())
+    if isinstance(series, tuple):
+        return np.zeros([0])
+    end = min(len(series), int(run.kernel.num_adaptation_steps))
+    return np.asarray(series[end - end // 4 : end], np.float64)
+
+
+def _trend(values) -> tuple[float, float]:
+    """Slope of a least-squares line through equidistant values, and its standard error."""
+    time = np.arange(len(values)) - (len(values) - 1) / 2
+    slope = (time @ values) / (time @ time)
+    residuals = values - values.mean() - slope * time
+    variance = residuals @ residuals / (len(values) - 2)
+    return float(slope), float(np.sqrt(variance / (time @ time)))
+
+
+def _rhat(run):
+    if len(run.statistics.log_prob) < _MIN_DRAWS:
+        yield 'There are too few draws to judge convergence; draw more (`num_results`).'
+        return
+    rhat, names = _figures(run, run.diagnostics.rhat)
+    is_bad = rhat > MAX_RHAT
+    if is_bad.any():
+        worst = int(np.nanargmax(rhat))
+        yield (
+            f'R-hat exceeds {MAX_RHAT} for {is_bad.sum()} of {rhat.size} coordinates, most for '
+            f'{names[worst]} ({rhat[worst]:.2f}): the chains have not mixed; draw more '
+            '(`num_results`) or warm up longer (`num_warmup_steps`).'
+        )
+
+
+def _effective_sizes(run):
+    ess, names = _figures(run, run.diagnostics.ess)
+    least = np.fmin(ess, _figures(run, run.diagnostics.ess_of_squares)[0])
+    is_bad = least < MIN_ESS
+    if is_bad.any():
+        worst = int(np.nanargmin(least))
+        yield (
+            f'The effective sample size is below {MIN_ESS:g} for {is_bad.sum()} of {least.size} '
+            f'coordinates, least for {names[worst]} ({least[worst]:.0f}): their means, scales and '
+            'quantiles are uncertain; draw more (`num_results`).'
+        )
+
+
+def _figures(run, structure) -> tuple[np.ndarray, list[str]]:
+    """All entries of a structure of one event, and their labels."""
+    parts = [np.asarray(part) for part in tf.nest.flatten(structure)]
+    names = coordinates.part_names(structure, run.names)
+    labels = [
+        label
+        for name, part in zip(names, parts, strict=True)
+        for label in coordinates.labels(name, part.shape)
+    ]
+    return np.concatenate([part.ravel() for part in parts]), labels
+
+
+def _listing(indices) -> str:
+    """At most five numbers, then dots."""
+    return ', '.join([*map(str, indices[:5]), *(['...'] if len(indices) > 5 else [])])

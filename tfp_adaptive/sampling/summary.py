@@ -1,0 +1,170 @@
+"""The posterior as a table: means, spreads, and how well they are known."""
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfp_adaptive.sampling import coordinates
+
+_BLOCK_BYTES = 2**26
+_COUNTS = ('ess', 'ess_sq')
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table with a row for every coordinate; prints as text, and as HTML in notebooks.
+
+    A table of more than `max_rows` coordinates prints the worst of them, by R-hat and then by
+    effective sample size. `pandas.DataFrame(summary.columns, index=summary.names)` is all of it.
+
+    Attributes:
+      names: D labels, such as 'w[3]'.
+      columns: {heading: [D]}: mean, mcse (the Monte Carlo standard error of the mean), sd,
+        quantiles, ess, ess_sq (of squares) and rhat, as in `Diagnostics`.
+      title: what the run was.
+      notes: sentences printed below the table.
+      max_rows: most rows to print.
+
+    Example:
+      >>> summary = run.summary()
+      >>> float(summary.columns['rhat'].max()) < 1.5
+      True
+    """
+
+    names: tuple[str, ...]
+    columns: dict[str, np.ndarray]
+    title: str
+    notes: tuple[str, ...] = ()
+    max_rows: int = 25
+
+    def __str__(self) -> str:
+        rows = self._cells()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            '  '.join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+            for row in rows
+        ]
+        return '\n'.join([self.title, '', *lines, *self._footer()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        cells = ''.join(f'<th>{html.escape(cell)}</th>' for cell in head)
+        rows = ''.join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            + ''.join(f'<td style="text-align:right">{cell.strip()}</td>' for cell in row)
+            + '</tr>'
+            for name, *row in body
+        )
+        notes = ''.join(f'<p>{html.escape(line)}</p>' for line in self._footer() if line)
+        return (
+            f'<p>{html.escape(self.title)}</p><table><thead><tr>{cells}</tr></thead>'
+            f'<tbody>{rows}</tbody></table>{notes}'
+        )
+
+    def _cells(self) -> list[list[str]]:
+        """Header and rows; numbers of a column have their decimal points below one another."""
+        shown = self._shown()
+        table = [[''] + [self.names[i] for i in shown]]
+        decimals = [_decimals(self.columns['mcse'][i], self.columns['sd'][i]) for i in shown]
+        for heading, values in self.columns.items():
+            if heading in _COUNTS:
+                cells = [_fixed(values[i], 0) for i in shown]
+            elif heading == 'rhat':
+                cells = [_fixed(values[i], 3) for i in shown]
+            else:
+                cells = [_fixed(values[i], d) for i, d in zip(shown, decimals, strict=True)]
+            table.append([heading, *_align(cells)])
+        return [list(row) for row in zip(*table, strict=True)]
+
+    def _shown(self) -> np.ndarray:
+        if len(self.names) <= self.max_rows:
+            return np.arange(len(self.names))
+        least = np.fmin(self.columns['ess'], self.columns['ess_sq'])
+        return np.lexsort([least, -np.round(self.columns['rhat'], 3)])[: self.max_rows]
+
+    def _footer(self) -> list[str]:
+        lines = []
+        if len(self.names) > self.max_rows:
+            lines.append(
+                f'The {self.max_rows} of {len(self.names):,} coordinates with the largest R-hat; '
+                'all are in `columns`.'
+            )
+        return ['', *lines, *self.notes] if lines or self.notes else []
+
+
+def summarise(
+    parts: Sequence[Any],
+    figures: Sequence[Sequence[Any]],
+    *,
+    names: Sequence[str],
+    quantiles: Sequence[float],
+    batch_rank: int,
+    title: str,
+    notes: tuple[str, ...] = (),
+    max_rows: int = 25,
+) -> Summary:
+    """A `Summary` of draws.
+
+    Args:
+      parts: draws [num_results, *batch, *event].
+      figures: ESS, ESS of squares and R-hat, each a list of [*event] for the same parts.
+      names: one for every part.
+      quantiles: probabilities.
+      batch_rank: number of chain dimensions.
+      title: of the `Summary`.
+      notes: below it.
+      max_rows: most rows it prints.
+    """
+    labels: list[str] = []
+    for name, part in zip(names, parts, strict=True):
+        labels += coordinates.labels(name, np.shape(part)[1 + batch_rank :])
+    moments = [_moments(part, batch_rank, quantiles) for part in parts]
+    mean, sd, *levels = np.concatenate(moments, axis=1)
+    ess, ess_of_squares, rhat = (
+        np.concatenate([np.ravel(part) for part in figure]) for figure in figures
+    )
+    with np.errstate(divide='ignore', invalid='ignore'):
+        columns = {'mean': mean, 'mcse': sd / np.sqrt(ess), 'sd': sd}
+    columns |= {f'{100 * q:g}%': level for q, level in zip(quantiles, levels, strict=True)}
+    columns |= {'ess': ess, 'ess_sq': ess_of_squares, 'rhat': rhat}
+    return Summary(tuple(labels), columns, title, notes, max_rows)
+
+
+def _moments(part, batch_rank, quantiles) -> np.ndarray:
+    """[2 + number of quantiles, D]: means, standard deviations, quantiles."""
+    draws = coordinates.as_matrix(part, batch_rank)
+    width = max(1, _BLOCK_BYTES // max(1, draws[..., :1].nbytes))
+    blocks = []
+    for i in range(0, draws.shape[-1], width):
+        block = np.asarray(draws[..., i : i + width], np.float64)
+        block = block.reshape([-1, block.shape[-1]])
+        sd = block.std(axis=0, ddof=1) if len(block) > 1 else np.full(block.shape[1], np.nan)
+        blocks.append([block.mean(axis=0), sd, *np.quantile(block, quantiles, axis=0)])
+    return np.concatenate([np.array(block) for block in blocks], axis=1)
+
+
+def _decimals(mcse: float, sd: float) -> int | None:
+    """Decimals that show two digits of the standard error; `None` for powers of ten."""
+    error = mcse if np.isfinite(mcse) and mcse > 0 else sd / 100
+    if not (np.isfinite(error) and error > 0):
+        return 3
+    decimals = 1 - math.floor(math.log10(error))
+    return None if decimals > 7 or decimals < -4 else max(decimals, 0)
+
+
+def _fixed(value: float, decimals: int | None) -> str:
+    if not np.isfinite(value):
+        return '-' if np.isnan(value) else str(value)
+    return f'{value:.3e}' if decimals is None else f'{value:.{decimals}f}'
+
+
+def _align(cells: list[str]) -> list[str]:
+    """Pads on the right, so that right-justified numbers have their points below one another."""
+    tails = [len(cell) - cell.find('.') if '.' in cell else 0 for cell in cells]
+    return [cell + ' ' * (max(tails) - tail) for cell, tail in zip(cells, tails, strict=True)]
