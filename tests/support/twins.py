@@ -113,6 +113,27 @@ def bordered_factor(band, border, corner):
     return np.block([[path, border.T @ corner], [np.zeros([k, n]), corner]])
 
 
+def block_diagonal(blocks):
+    """The blocks along the diagonal, zeros elsewhere."""
+    sizes = [len(block) for block in blocks]
+    ends = np.cumsum(sizes)
+    return direct_sum(blocks, [range(end - k, end) for end, k in zip(ends, sizes, strict=True)])
+
+
+def direct_sum(blocks, groups):
+    """C whose rows and columns `groups[i]` hold `blocks[i]`, zeros elsewhere."""
+    dense = np.zeros([sum(map(len, groups))] * 2)
+    for block, group in zip(blocks, groups, strict=True):
+        dense[np.ix_(group, group)] = block
+    return dense
+
+
+def low_rank_factor(scale, basis, core):
+    """C = diag(s) (I + Q (T - I) Q^T)."""
+    stretch = np.eye(len(scale)) + basis @ (core - np.eye(len(core))) @ basis.T
+    return np.diag(scale) @ stretch
+
+
 def pairs_matrix(left, right):
     """sum_m left_m right_m^T."""
     total = np.zeros([left.shape[1], right.shape[1]])

@@ -61,7 +61,7 @@ def test_frozen_evaluates_no_gradient(setting, rng):
 
 
 @pytest.mark.parametrize('mode', [energy_gradients.fast, energy_gradients.exact])
-@pytest.mark.parametrize('family', ['diagonal', 'cholesky', 'bordered-1'])
+@pytest.mark.parametrize('family', ['diagonal', 'cholesky', 'bordered-1', 'by_part', 'low_rank'])
 def test_gradient_is_the_derivative_of_the_loss(family, mode, setting, rng):
     """No score enters the move, so the closed form is exact: against finite differences."""
     case = families.make(family, 'relative', rng)

@@ -27,8 +27,8 @@ def block_diagonal(
     Args:
       block_size: k >= 1, coordinates of every block, a divisor of D; or a sequence of sizes that
         sum to D.
-      initial_scale: scalar, or [D] for blocks of one size, the initial diagonal, in the units of
-        the state. Default `None`: a safe fraction of 1 / sqrt(largest curvature) at the start.
+      initial_scale: scalar or [D], the initial diagonal, in the units of the state. Default
+        `None`: a safe fraction of 1 / sqrt(largest curvature) at the start.
       coordinates: 'relative' (default; C -> C (I + A)) or 'euclidean' (the entries of C).
       min_diagonal: floor of the diagonal in euclidean coordinates, in the units of the parameters.
         Default `None`: 1e-3.
@@ -57,7 +57,8 @@ def block_diagonal(
                 f'`block_size` must sum to the {event_size} coordinates of the state; '
                 f'got {sizes}, which sums to {sum(sizes)}.'
             )
-        return whole.init(event_size, dtype, guess)
+        scale = charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
+        return tuple(tf.linalg.diag(part[tf.newaxis]) for part in tf.split(scale, sizes))
 
     return whole._replace(init=init)
 
