@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfp_adaptive.typing import Pairs
 
 _DENSE_SIZE = 16
+_BLOCK_SIZE = 20
 
 
 def coordinate_scale(size: int) -> float:
@@ -40,8 +41,51 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
 
 def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     """The functional of A as a gradient in the entries of the factor: [C^{-T} G]_low."""
-    gradient = tf.matmul(pairs.left, pairs.right, transpose_a=True)
-    return tf.linalg.band_part(tf.linalg.triangular_solve(factor, gradient, adjoint=True), -1, 0)
+    if (pairs.left.shape[-2] or 0) <= factor.shape[-1]:
+        left = solve_from_right(factor, pairs.left)
+        gradient = tf.matmul(left, pairs.right, transpose_a=True)
+    else:
+        transposed = tf.matmul(pairs.right, pairs.left, transpose_a=True)
+        gradient = tf.linalg.matrix_transpose(solve_from_right(factor, transposed))
+    return tf.linalg.band_part(gradient, -1, 0)
+
+
+def solve_from_right(factor: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """X with X C = rows, by blocks.
+
+    XLA inverts a triangular matrix one row after the other in a loop, which at D = 100 takes ten
+    times as long as the products; here one short loop inverts all blocks of the diagonal at once.
+
+    Args:
+      factor: C, [..., D, D] lower triangular with D static.
+      rows: [..., M, D].
+    """
+    size, last = _BLOCK_SIZE, factor.shape[-1]
+    starts = range(0, last, size)
+    inverses = _inverse_blocks(factor, starts)
+    solved: list = []
+    for start, inverse in zip(reversed(starts), reversed(inverses), strict=True):
+        end = min(start + size, last)
+        owed = rows[..., start:end]
+        if solved:
+            later = tf.concat(solved[::-1], axis=-1)
+            owed -= tf.matmul(later, factor[..., end:, start:end])
+        solved.append(tf.matmul(owed, inverse))
+    return tf.concat(solved[::-1], axis=-1)
+
+
+def _inverse_blocks(factor, starts):
+    """Inverses of the blocks on the diagonal, the last of which may be smaller."""
+    size = _BLOCK_SIZE
+    full = [factor[..., i : i + size, i : i + size] for i in starts]
+    rest = [full.pop()] if full[-1].shape[-1] < size else []
+    inverses = []
+    for blocks in filter(None, (full, rest)):
+        stacked = tf.stack(blocks)
+        identity = tf.eye(stacked.shape[-1], dtype=factor.dtype)
+        identity = tf.broadcast_to(identity, tf.shape(stacked))
+        inverses += tf.unstack(tf.linalg.triangular_solve(stacked, identity))
+    return inverses
 
 
 def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor, floor: float) -> tf.Tensor:
