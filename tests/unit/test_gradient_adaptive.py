@@ -265,13 +265,25 @@ def test_a_lost_chain_is_left_out_of_the_mean(setting):
     )
 
 
-def test_nothing_is_learned_from_nothing(setting):
-    """All chains lost: the preconditioner stays, the entropy weight falls."""
+def test_when_all_chains_are_lost_the_proposal_shrinks(setting):
+    """There is no direction to learn from but less; the entropy weight falls too."""
     noise = setting.noise._replace(move=tf.fill([CHAINS, SIZE], tf.constant(1e200, tf.float64)))
     _, adaptation, info = step(sampler_of(optimizers.adam()), _with_adam(setting, noise))
+    rate = 0.03  # of the default schedule at its start, which Adam's first step takes in full
+    np.testing.assert_allclose(
+        adaptation.preconditioner, np.exp(-rate) * setting.adaptation.preconditioner, rtol=1e-3
+    )
+    assert adaptation.entropy_weight < BETA
+    assert info.num_nonfinite == CHAINS
+
+
+def test_chains_that_never_had_a_density_teach_nothing(setting):
+    state = setting.state._replace(log_prob=tf.fill([CHAINS], np.float64(-np.inf)))
+    dead = _with_adam(setting._replace(state=state), setting.noise)
+    _, adaptation, info = step(sampler_of(optimizers.adam()), dead)
     np.testing.assert_array_equal(adaptation.preconditioner, setting.adaptation.preconditioner)
     assert adaptation.optimizer.count == 0
-    assert adaptation.entropy_weight < BETA
+    assert adaptation.entropy_weight == setting.adaptation.entropy_weight
     assert info.num_nonfinite == CHAINS
 
 

@@ -1,6 +1,32 @@
 """What all gradient-adaptive kernels share beside their step."""
 
+from typing import Any
+
 from tfp_adaptive.kernels import base, frozen, gradient_adaptive
+from tfp_adaptive.typing import Controller, Entropy, Objective, Optimizer
+
+_MAKERS = {
+    'objective': (Objective, 'objectives.generalized_speed()'),
+    'entropy': (Entropy, 'entropy.russian_roulette()'),
+    'optimizer': (Optimizer, 'optimizers.adam()'),
+    'entropy_weight': (Controller, 'optimizers.acceptance_controller()'),
+    'penalty_weight': (Controller, 'optimizers.penalty_controller()'),
+}
+
+
+def check_axes(**axes: Any) -> None:
+    """Refuses arguments that are not the record of their axis; `None` stands for a default.
+
+    Raises:
+      TypeError: that names the argument and a function that makes what it wants.
+    """
+    for name, axis in axes.items():
+        record, maker = _MAKERS[name]
+        is_fed = name != 'entropy_weight' or getattr(axis, 'signal', None) is not None
+        if axis is not None and not (isinstance(axis, record) and is_fed):
+            raise TypeError(
+                f'`{name}` must be made by a function like tfp_adaptive.{maker}; got {axis!r}.'
+            )
 
 
 class GradientAdaptiveKernel(base.SamplerKernel):
@@ -29,7 +55,16 @@ class GradientAdaptiveKernel(base.SamplerKernel):
 
         Returns:
           A `FrozenKernel` with the preconditioner and step size of `kernel_results`.
+
+        Raises:
+          TypeError: if `kernel_results` are not those of a kernel of this package.
         """
+        if not isinstance(kernel_results, base.KernelResults):
+            raise TypeError(
+                '`kernel_results` must be results of this kernel, such as '
+                '`final_kernel_results` of the warm-up; a wrapping kernel keeps them in its '
+                f'`inner_results`. Got {type(kernel_results).__name__}.'
+            )
         return frozen.FrozenKernel(
             self.target_log_prob_fn,
             self._axes.proposal,

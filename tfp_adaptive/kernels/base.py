@@ -5,12 +5,14 @@ dimensions into [C, D], calls the pure step, splits the seed, and reports under 
 """
 
 import abc
+import re
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import chains, log_density, packing, random
+from tfp_adaptive.kernels import checks
 from tfp_adaptive.typing import ChainState, Sampler
 
 _VELOCITY_STREAM = 0x76656C6F  # any constant that no other stream uses
@@ -75,7 +77,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
 
         Raises:
           TypeError: if `target_log_prob_fn` is not callable.
-          ValueError: if `num_adaptation_steps` is negative.
+          ValueError: if `num_adaptation_steps` is no count, or `step_size` is not positive.
         """
         parameters = {k: v for k, v in parameters.items() if k not in ('self', '__class__')}
         if not callable(parameters['target_log_prob_fn']):
@@ -83,9 +85,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 '`target_log_prob_fn` must be a callable that maps state parts to log-densities; '
                 f'got {type(parameters["target_log_prob_fn"]).__name__}.'
             )
-        steps = parameters.get('num_adaptation_steps', 0)
-        if not tf.is_tensor(steps) and steps < 0:
-            raise ValueError(f'`num_adaptation_steps` must not be negative; got {steps}.')
+        checks.check_num_adaptation_steps(parameters.get('num_adaptation_steps', 0))
+        checks.check_step_size(parameters['step_size'])
         self._parameters = parameters
         self._sampler = sampler
 
@@ -144,7 +145,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         Raises:
           TypeError: for dicts, non-float or mixed dtypes.
           ValueError: for a log-density without gradient, of unknown rank, or of a shape that is
-            not the leading dimensions of every part.
+            not the leading dimensions of every part, or a `step_size` of a wrong shape.
         """
         with tf.name_scope(self.name + '_bootstrap_results'):
             parts = packing.to_parts(init_state)
@@ -161,7 +162,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 is_accepted=tf.zeros_like(log_prob, dtype=tf.bool),
                 proposed_state=packing.like_state(init_state, parts),
                 proposed_results=ProposedResults(log_prob, grads),
-                step_size=tf.convert_to_tensor(self.step_size, dtype, name='step_size'),
+                step_size=checks.initial_step_size(self.step_size, log_prob),
                 step=tf.constant(0),
                 seed=tf.zeros([2], tf.int32),
                 adaptation=self._sampler.init(target, state),
@@ -267,4 +268,5 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
 
 
 def _snake_case(name: str) -> str:
-    return ''.join('_' + c.lower() if c.isupper() else c for c in name).lstrip('_')
+    """'GradientAdaptiveMALA' -> 'gradient_adaptive_mala'."""
+    return re.sub(r'(?<=[a-z])(?=[A-Z])', '_', name).lower()

@@ -93,13 +93,21 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
           penalty_weight: controller of gamma. Default `None`: `optimizers.penalty_controller()`.
           pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
             all processes; called once a step. Default `None`: one process.
-          name: prefix of operation names. Default: 'entropy_adaptive_h_m_c'.
+          name: prefix of operation names. Default: 'entropy_adaptive_hmc'.
 
         Raises:
-          TypeError: if `target_log_prob_fn` is not callable.
+          TypeError: if `target_log_prob_fn` is not callable, or an axis is not made by its module.
           ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
+        adaptive.check_axes(
+            objective=objective,
+            entropy=entropy,
+            optimizer=optimizer,
+            entropy_weight=entropy_weight,
+            penalty_weight=penalty_weight,
+        )
+        by_acceptance = optimizers.acceptance_controller(target_accept_prob)
         proposal = proposals.leapfrog(num_leapfrog_steps, momentum_refreshment)
         objective = objective or objectives.generalized_speed()
         if not objective.uses_entropy:
@@ -114,7 +122,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
             energy_gradient=energy_gradients.check_mode('energy_gradient', energy_gradient),
             entropy=entropy or entropies.russian_roulette(),
             optimizer=optimizer or optimizers.adam(),
-            entropy_weight=entropy_weight or optimizers.acceptance_controller(target_accept_prob),
+            entropy_weight=entropy_weight or by_acceptance,
             penalty_weight=penalty_weight or optimizers.penalty_controller(),
             num_adaptation_steps=num_adaptation_steps,
             pool_fn=pool_fn,

@@ -72,6 +72,7 @@ class _Sums(NamedTuple):
     entropy_gradient: Any
     num_used: Tensor
     num_lost: Tensor
+    num_alive: Tensor
     num_chains: Tensor
     accept_prob: Tensor
     acceptance_signal: Tensor
@@ -160,15 +161,19 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     is_used = is_finite & estimate.is_finite
     energy_gradient, volume_gradient = energy_gradients(is_used)
     entropy_gradient, num_products = geometry.entropy_gradient(*where, estimate)
+    signal = axes.entropy_weight.signal(transition)
+    # a chain that never had a density cannot move, whatever is learned: it has no say
+    is_alive = tf.math.is_finite(state.log_prob)
     log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
     sums = _Sums(
         energy_gradient=energy_gradient,
         entropy_gradient=tf.nest.map_structure(tf.add, volume_gradient, entropy_gradient),
         num_used=_total(is_used, state),
-        num_lost=_total(tf.math.is_finite(state.log_prob) & ~is_finite, state),
+        num_lost=_total(is_alive & ~is_finite, state),
+        num_alive=_total(is_alive, state),
         num_chains=_total(tf.ones_like(is_used), state),
         accept_prob=_total(metropolis.accept_prob(transition), state),
-        acceptance_signal=_total(axes.entropy_weight.signal(transition), state),
+        acceptance_signal=_total(chains.keep(is_alive, signal), state),
         objective=_total(_objective_statistic(axes, state, move, is_used), state),
         penalty=_total(estimate.penalty, state),
         log_det=_total(estimate.log_det + log_volume, state),
@@ -197,9 +202,10 @@ def _learn(axes, geometry, adaptation, sums, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
     num_used = tf.maximum(sums.num_used, 1)
-    # a chain that loses its move (not one that never had a density) cannot say in which direction
-    # the move was too bold, but that it was: without it, hard walls leave nothing against entropy
-    lost = sums.num_lost / sums.num_chains
+    # a chain that loses its move cannot say in which direction it was too bold, but that it was:
+    # without it, hard walls leave nothing against entropy
+    num_alive = tf.maximum(sums.num_alive, 1)
+    lost = sums.num_lost / num_alive
 
     def descent_direction(energy, entropy, log_det):
         slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
@@ -215,11 +221,15 @@ def _learn(axes, geometry, adaptation, sums, progress):
     parameters = geometry.retract(adaptation.preconditioner, tangent)
     leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
-    is_usable &= sums.num_used > 0
+    is_usable &= sums.num_used + sums.num_lost > 0
     return Adaptation(
         preconditioner=_select(is_usable, parameters, adaptation.preconditioner),
         optimizer=_select(is_usable, optimizer, adaptation.optimizer),
-        entropy_weight=axes.entropy_weight.update(beta, sums.acceptance_signal / sums.num_chains),
+        entropy_weight=_select(
+            sums.num_alive > 0,
+            axes.entropy_weight.update(beta, sums.acceptance_signal / num_alive),
+            beta,
+        ),
         penalty_weight=axes.penalty_weight.update(
             adaptation.penalty_weight, sums.penalty / num_used
         ),

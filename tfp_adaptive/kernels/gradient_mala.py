@@ -65,13 +65,15 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
           step_size: factor on C; a scalar, or one value per chain. Default 1.
           pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
             all processes. Default `None`: one process.
-          name: prefix of operation names. Default: 'gradient_adaptive_m_a_l_a'.
+          name: prefix of operation names. Default: 'gradient_adaptive_mala'.
 
         Raises:
-          TypeError: if `target_log_prob_fn` is not callable.
+          TypeError: if `target_log_prob_fn` is not callable, or an axis is not made by its module.
           ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
+        adaptive.check_axes(optimizer=optimizer, entropy_weight=entropy_weight)
+        by_acceptance = optimizers.acceptance_controller(target_accept_prob, bounds=(1e-4, 10.0))
         axes = gradient_adaptive.Axes(
             proposal=proposals.leapfrog(1),
             preconditioner=preconditioner or preconditioners.cholesky(),
@@ -79,8 +81,7 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
             energy_gradient=energy_gradients.check_mode('score', score),
             entropy=entropies.log_det(),
             optimizer=optimizer or optimizers.adam(),
-            entropy_weight=entropy_weight
-            or optimizers.acceptance_controller(target_accept_prob, bounds=(1e-4, 10.0)),
+            entropy_weight=entropy_weight or by_acceptance,
             penalty_weight=optimizers.fixed_weight(0.0),
             num_adaptation_steps=num_adaptation_steps,
             pool_fn=pool_fn,

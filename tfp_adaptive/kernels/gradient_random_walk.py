@@ -61,10 +61,12 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
           name: prefix of operation names. Default: 'gradient_adaptive_random_walk'.
 
         Raises:
-          TypeError: if `target_log_prob_fn` is not callable.
+          TypeError: if `target_log_prob_fn` is not callable, or an axis is not made by its module.
           ValueError: if an argument is out of its range.
         """
         parameters = dict(locals())
+        adaptive.check_axes(optimizer=optimizer, entropy_weight=entropy_weight)
+        by_acceptance = optimizers.acceptance_controller(target_accept_prob, bounds=(1e-4, 10.0))
         axes = gradient_adaptive.Axes(
             proposal=proposals.random_walk(),
             preconditioner=preconditioner or preconditioners.cholesky(),
@@ -72,8 +74,7 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
             energy_gradient='fast',
             entropy=entropies.log_det(),
             optimizer=optimizer or optimizers.adam(),
-            entropy_weight=entropy_weight
-            or optimizers.acceptance_controller(target_accept_prob, bounds=(1e-4, 10.0)),
+            entropy_weight=entropy_weight or by_acceptance,
             penalty_weight=optimizers.fixed_weight(0.0),
             num_adaptation_steps=num_adaptation_steps,
             pool_fn=pool_fn,

@@ -17,6 +17,7 @@ not depend on the units of the path either.
 import functools
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import banded as band_algebra
@@ -80,12 +81,13 @@ def banded(
       ...     target_log_prob_fn, num_leapfrog_steps=4, num_adaptation_steps=500,
       ...     preconditioner=tfpa.preconditioners.banded(bandwidth=1, border_size=2))
     """
-    if bandwidth < 1:
+    if not _is_count(bandwidth) or bandwidth < 1:
         raise ValueError(
-            f'`bandwidth` must be at least 1; got {bandwidth}. Use diagonal() for bandwidth 0.'
+            f'`bandwidth` must be an int of at least 1; got {bandwidth!r}. '
+            'Use diagonal() for bandwidth 0.'
         )
-    if border_size < 0:
-        raise ValueError(f'`border_size` must not be negative; got {border_size}.')
+    if not _is_count(border_size):
+        raise ValueError(f'`border_size` must be an int of at least 0; got {border_size!r}.')
 
     def init(event_size, dtype, guess):
         n = event_size - border_size
@@ -116,6 +118,11 @@ def banded(
         probe=functools.partial(_probe, border_size),
         **chart._asdict(),
     )
+
+
+def _is_count(value) -> bool:
+    is_int = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return is_int and int(value) >= 0
 
 
 def _forward(parameters, x):

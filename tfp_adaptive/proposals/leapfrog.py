@@ -106,7 +106,9 @@ def leapfrog(
 
 
 def _check_lengths(num_leapfrog_steps) -> tuple[int, ...]:
-    is_sequence = isinstance(num_leapfrog_steps, (list, tuple))
+    is_sequence = isinstance(num_leapfrog_steps, Sequence) and not isinstance(
+        num_leapfrog_steps, str
+    )
     lengths = tuple(num_leapfrog_steps) if is_sequence else (num_leapfrog_steps,)
     for length in lengths or ((),):
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
