@@ -41,7 +41,7 @@ def to_parts(state: Any) -> list:
     parts = list(state) if isinstance(state, (list, tuple)) else [state]
     if not parts:
         raise TypeError('`current_state` holds no tensor; pass at least one part.')
-    parts = [tf.convert_to_tensor(part, name='current_state') for part in parts]
+    parts = [_to_tensor(index, part) for index, part in enumerate(parts)]
     dtypes = sorted({part.dtype.name for part in parts})
     if len(dtypes) > 1 or not parts[0].dtype.is_floating:
         raise TypeError(
@@ -49,6 +49,16 @@ def to_parts(state: Any) -> list:
             f'cast them with tf.cast. Got: {", ".join(dtypes)}.'
         )
     return parts
+
+
+def _to_tensor(index, part):
+    try:
+        return tf.convert_to_tensor(part, name='current_state')
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f'part {index} of `current_state` is {type(part).__name__}, which is no tensor; '
+            'pass a flat list, tuple or namedtuple of tensors.'
+        ) from error
 
 
 def like_state(state: Any, parts: list) -> Any:

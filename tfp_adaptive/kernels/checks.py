@@ -23,13 +23,16 @@ def check_step_size(step_size) -> None:
       ValueError: for anything else.
     """
     try:
-        value = tf.get_static_value(tf.convert_to_tensor(step_size))
+        tensor = tf.convert_to_tensor(step_size)
     except (TypeError, ValueError):
-        value = np.array(None)
-    if value is None:
-        return
-    is_number = np.issubdtype(value.dtype, np.number)
-    if not is_number or not (np.isfinite(value) & (value > 0)).all():
+        is_positive = False
+    else:
+        value = tf.get_static_value(tensor)
+        is_number = tensor.dtype.is_floating or tensor.dtype.is_integer
+        is_positive = is_number and (
+            value is None or bool((np.isfinite(value) & (value > 0)).all())
+        )
+    if not is_positive:
         raise ValueError(
             '`step_size` must be positive and finite, a scalar or one value per chain; '
             f'got {step_size!r}.'
