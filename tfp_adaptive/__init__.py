@@ -1,6 +1,14 @@
 """TensorFlow Probability kernels that learn their own proposal from the target's gradients."""
 
-from tfp_adaptive import entropy, objectives, optimizers, preconditioners, proposals, sampling
+from tfp_adaptive import (
+    distribute,
+    entropy,
+    objectives,
+    optimizers,
+    preconditioners,
+    proposals,
+    sampling,
+)
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
     EntropyAdaptiveHMC,
@@ -14,6 +22,7 @@ __all__ = [
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
     '__version__',
+    'distribute',
     'entropy',
     'objectives',
     'optimizers',
