@@ -7,6 +7,7 @@ suite with a few values of N before trusting a new one.
 import os
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+os.environ.setdefault('MPLBACKEND', 'Agg')
 
 import numpy as np
 import pytest

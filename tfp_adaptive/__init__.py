@@ -1,5 +1,8 @@
 """TensorFlow Probability kernels that learn their own proposal from the target's gradients."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tfp_adaptive import (
     distribute,
     entropy,
@@ -17,6 +20,9 @@ from tfp_adaptive.kernels import (
 )
 from tfp_adaptive.sampling import sample
 
+if TYPE_CHECKING:
+    from tfp_adaptive import plots
+
 __all__ = [
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
@@ -26,8 +32,20 @@ __all__ = [
     'entropy',
     'objectives',
     'optimizers',
+    'plots',
     'preconditioners',
     'proposals',
     'sample',
     'sampling',
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `plots` when it is first used: most programs draw nothing."""
+    if name == 'plots':
+        return importlib.import_module('tfp_adaptive.plots')
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

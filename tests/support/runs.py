@@ -62,7 +62,7 @@ def run_of_draws(
         diagnostics=diagnostics,
         timings=Timings(1.0, 2.0, 3.0),
         frozen_kernel=None,
-        final_state=tf.nest.map_structure(lambda part: tf.constant(part[-1]), states),
+        final_state=[tf.constant(part[-1]) for part in tf.nest.flatten(states)],
         kernel_results=None,
         warmup_kernel_results=None,
         kernel=kernel,

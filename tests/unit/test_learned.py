@@ -1,5 +1,7 @@
 """The learned proposal against its own factor, for every family of preconditioners."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +9,12 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import runs
+from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.sampling import learned
 
 EVENT_SIZE = 7
+LAYOUT = packing.make_layout([tf.zeros([EVENT_SIZE])], tf.TensorShape([]))
 
 
 def factor(rng):
@@ -27,7 +31,7 @@ def proposal_of(preconditioner, parameters, step_size=0.5):
         parameters,
         step_size=step_size,
     )
-    return learned.learned_proposal(kernel, EVENT_SIZE)
+    return learned.learned_proposal(kernel, LAYOUT)
 
 
 @pytest.mark.parametrize('block_size', [1, 3, 256])
@@ -83,4 +87,35 @@ def test_of_a_run():
 
 def test_kernels_of_others_have_none():
     kernel = tfp.mcmc.RandomWalkMetropolis(runs.gaussian_log_prob)
-    assert learned.learned_proposal(kernel, EVENT_SIZE) is None
+    assert dataclasses.replace(runs.gaussian_run(), frozen_kernel=kernel).learned is None
+
+
+def test_a_structure_made_for_the_parts():
+    """Blocks of correlated coordinates, known only once the parts of the state are."""
+    run = tfpa.sample(
+        lambda x, y: runs.gaussian_log_prob(x) + runs.gaussian_log_prob(y),
+        10,
+        10,
+        initial_state=[tf.zeros([2, 2]), tf.zeros([2, 2])],
+        kernel=lambda log_prob: tfpa.EntropyAdaptiveHMC(
+            log_prob,
+            num_adaptation_steps=10,
+            preconditioner=tfpa.preconditioners.by_part(
+                {0: tfpa.preconditioners.cholesky(), 1: tfpa.preconditioners.cholesky()}
+            ),
+        ),
+        seed=(0, 1),
+        progress=False,
+        jit_compile=False,
+    )
+    covariance = run.learned.covariance()
+    np.testing.assert_array_equal(covariance[:2, 2:], 0)
+    assert covariance[0, 1] != 0
+    assert covariance[2, 3] != 0
+
+
+def test_a_non_linear_preconditioner_has_no_covariance():
+    flow = tfpa.preconditioners.real_nvp()
+    kernel = tfpa.EntropyAdaptiveHMC(lambda x: -tf.reduce_sum(x**2, axis=-1), preconditioner=flow)
+    results = kernel.bootstrap_results(tf.zeros([3, EVENT_SIZE]))
+    assert learned.learned_proposal(kernel.frozen(results), LAYOUT) is None

@@ -179,10 +179,8 @@ def _unsettled_adaptation(run):
     length = len(entropy) // _DRIFT_BATCHES
     if length < 2:
         return
-    parts = tf.nest.flatten(run.final_state)
-    event_size = sum(int(tf.size(part)) for part in parts) // math.prod(run.batch_shape)
     batches = entropy[-length * _DRIFT_BATCHES :].reshape([_DRIFT_BATCHES, length]).mean(axis=1)
-    slope, error = _trend(batches / event_size)
+    slope, error = _trend(batches / run.event_size)
     drift = slope * _DRIFT_BATCHES
     if abs(drift) > _MAX_DRIFT and abs(slope) > _DRIFT_Z * error:
         change = 'grew' if drift > 0 else 'shrank'

@@ -98,16 +98,30 @@ def _diagnose_part(part, batch_rank: int):
 
 
 def _effective_sizes(draws: np.ndarray):
-    draws = tf.convert_to_tensor(draws)
+    if draws.shape[1] == 1:
+        return effective_sizes_of_chains(draws)[0], effective_sizes_of_chains(draws**2)[0]
+    return _effective_size(draws, 1), _effective_size(draws**2, 1)
 
-    def ess(x):
-        size = tfp.mcmc.effective_sample_size(
-            x, cross_chain_dims=1 if x.shape[1] > 1 else None, filter_beyond_positive_pairs=True
-        )
-        return (size if x.shape.rank == 1 or x.shape[1] > 1 else size[0]).numpy()
 
+def effective_sizes_of_chains(draws: np.ndarray) -> np.ndarray:
+    """Effective sample size of every chain by itself, blind to how chains differ.
+
+    Args:
+      draws: [num_results, C, ...].
+
+    Returns:
+      [C, ...]; NaN for chains that stand still.
+    """
+    return _effective_size(draws, None)
+
+
+def _effective_size(draws, cross_chain_dims):
     with _without_cast_warnings():
-        return ess(draws), ess(tf.square(draws))
+        return tfp.mcmc.effective_sample_size(
+            tf.convert_to_tensor(draws),
+            cross_chain_dims=cross_chain_dims,
+            filter_beyond_positive_pairs=True,
+        ).numpy()
 
 
 @contextlib.contextmanager

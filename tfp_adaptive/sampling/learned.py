@@ -1,19 +1,19 @@
 """What warm-up has learned, in a form to look at."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import dataclasses
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.kernels import FrozenKernel
+from tfp_adaptive.internal import packing
+from tfp_adaptive.kernels import FrozenKernel, geometry
 from tfp_adaptive.typing import Preconditioner
 
 _BLOCK_SIZE = 256
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class LearnedProposal:
     """The proposal with factor F = step_size * C, in the coordinates of the sampler, packed to D.
 
@@ -25,8 +25,7 @@ class LearnedProposal:
       parameters: parameters of the preconditioner as NumPy arrays: [D] the diagonal of C, [D, D]
         the lower triangle, or what the family documents.
       event_size: D.
-      factor_matvec: x [M, D] -> C x, row by row.
-      factor_transpose_matvec: x [M, D] -> C^T x, row by row.
+      preconditioner: `typing.Preconditioner`, the family of C.
 
     Example:
       >>> run.learned.covariance().shape
@@ -36,8 +35,21 @@ class LearnedProposal:
     step_size: Any
     parameters: Any
     event_size: int
-    factor_matvec: Callable
-    factor_transpose_matvec: Callable
+    preconditioner: Preconditioner
+
+    def at(self, parameters: Any) -> 'LearnedProposal':
+        """The same family with other parameters, such as those of an earlier step.
+
+        Args:
+          parameters: shaped like `parameters`.
+
+        Returns:
+          A `LearnedProposal`.
+
+        Example:
+          >>> first = run.learned.at(run.warmup_preconditioner[0])
+        """
+        return dataclasses.replace(self, parameters=parameters)
 
     def covariance_matvec(self, x: Any) -> np.ndarray:
         """C C^T x, row by row, without forming C C^T.
@@ -53,7 +65,8 @@ class LearnedProposal:
           (3,)
         """
         rows = np.reshape(x, [-1, self.event_size])
-        return np.reshape(self.factor_matvec(self.factor_transpose_matvec(rows)), np.shape(x))
+        product = self._apply('forward', self._apply('transpose', rows))
+        return np.reshape(product, np.shape(x))
 
     def covariance(self) -> np.ndarray:
         """C C^T, shape [D, D].
@@ -77,8 +90,13 @@ class LearnedProposal:
           >>> run.learned.scale().shape
           (3,)
         """
-        rows = [self.factor_transpose_matvec(rows) for rows in self._unit_vectors()]
+        rows = [self._apply('transpose', rows) for rows in self._unit_vectors()]
         return np.concatenate([np.linalg.norm(block, axis=1) for block in rows])
+
+    def _apply(self, operation, rows) -> np.ndarray:
+        parameters = tf.nest.map_structure(tf.convert_to_tensor, self.parameters)
+        dtype = tf.nest.flatten(parameters)[0].dtype
+        return getattr(self.preconditioner, operation)(parameters, tf.cast(rows, dtype)).numpy()
 
     def _unit_vectors(self):
         for i in range(0, self.event_size, _BLOCK_SIZE):
@@ -86,31 +104,23 @@ class LearnedProposal:
             yield np.eye(size, self.event_size, k=i)
 
 
-def learned_proposal(kernel: Any, event_size: int) -> LearnedProposal | None:
-    """The learned proposal of a frozen kernel of this package.
+def learned_proposal(kernel: FrozenKernel, layout: packing.Layout) -> LearnedProposal | None:
+    """The learned proposal of a frozen kernel.
 
     Args:
-      kernel: any kernel.
-      event_size: D.
+      kernel: frozen.
+      layout: of its state.
 
     Returns:
-      `None` for other kernels, and for preconditioners that are not linear maps.
+      `None` for preconditioners that are not linear maps.
     """
-    if not isinstance(kernel, FrozenKernel):
-        return None
-    preconditioner = kernel.parameters['preconditioner']
+    preconditioner = geometry.resolve(kernel.parameters['preconditioner'], layout.event)
     if not isinstance(preconditioner, Preconditioner):
         return None
     parameters = kernel.parameters['parameters_of_preconditioner']
-    dtype = tf.nest.flatten(parameters)[0].dtype
-
-    def apply(operation):
-        return lambda rows: operation(parameters, tf.cast(rows, dtype)).numpy()
-
     return LearnedProposal(
         step_size=np.asarray(kernel.parameters['step_size']),
         parameters=tf.nest.map_structure(np.asarray, parameters),
-        event_size=event_size,
-        factor_matvec=apply(preconditioner.forward),
-        factor_transpose_matvec=apply(preconditioner.transpose),
+        event_size=layout.event_size,
+        preconditioner=preconditioner,
     )

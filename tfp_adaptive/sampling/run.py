@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import packing
+from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.sampling import convergence, coordinates, export
 from tfp_adaptive.sampling.diagnostics import Diagnostics
 from tfp_adaptive.sampling.learned import LearnedProposal, learned_proposal
@@ -86,13 +88,23 @@ class SampleRun:
     @functools.cached_property
     def learned(self) -> LearnedProposal | None:
         """The learned proposal; `None` for kernels of others and for non-linear preconditioners."""
-        return learned_proposal(self.frozen_kernel, self.event_size)
+        if not isinstance(self.frozen_kernel, FrozenKernel):
+            return None
+        return learned_proposal(self.frozen_kernel, self.layout)
+
+    @property
+    def layout(self) -> packing.Layout:
+        """How the state, as the sampler sees it, is packed to D coordinates a chain."""
+        return packing.make_layout(
+            packing.to_parts(self.final_state),
+            tf.TensorShape(self.batch_shape),
+            packing.part_names(self.final_state),
+        )
 
     @property
     def event_size(self) -> int:
         """D, coordinates of one chain as the sampler sees it."""
-        parts = tf.nest.flatten(self.final_state)
-        return sum(math.prod(part.shape) for part in parts) // math.prod(self.batch_shape)
+        return self.layout.event_size
 
     def summary(
         self,

@@ -1,0 +1,197 @@
+"""Trajectories are the moves of the frozen kernel, and the contours its target's."""
+
+import dataclasses
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.support import runs
+from tfp_adaptive.internal import random
+from tfp_adaptive.kernels import FrozenKernel
+from tfp_adaptive.kernels.geometry import make_move
+from tfp_adaptive.plots import packed, paths
+
+NUM_PATHS = 4
+
+
+def with_kernel(proposal, preconditioner=None, parameters=None, **fields):
+    """The Gaussian run as if this kernel had made it."""
+    kernel = FrozenKernel(
+        runs.gaussian_log_prob,
+        proposal,
+        preconditioner or tfpa.preconditioners.diagonal(),
+        tf.constant([0.4, 0.7]) if parameters is None else parameters,
+    )
+    return dataclasses.replace(runs.gaussian_run(), frozen_kernel=kernel, **fields)
+
+
+def starting_points(run):
+    index = np.linspace(0, runs.NUM_RESULTS * runs.NUM_CHAINS - 1, NUM_PATHS).astype(int)
+    return run.states.reshape([-1, 2])[index]
+
+
+def real_nvp():
+    flow = tfpa.preconditioners.real_nvp(hidden_sizes=(8,))
+    return flow, flow.init(2, tf.float32, tf.constant(0.5))
+
+
+@pytest.mark.parametrize('family', ['diagonal', 'real_nvp'])
+def test_a_path_is_the_move_of_its_velocity(family):
+    """Its nodes are the ends of 1, ..., L leapfrog steps, its probability that of the whole."""
+    num_steps = 3
+    flow = real_nvp() if family == 'real_nvp' else ()
+    run = with_kernel(tfpa.proposals.leapfrog(num_steps), *flow)
+    found = paths.make_paths(run, NUM_PATHS, seed=5)
+    start = paths.ChainState(
+        *map(tf.constant, [starting_points(run)]),
+        *paths.make_target(run, NUM_PATHS).value_and_score(tf.constant(starting_points(run))),
+    )
+    velocity_seed = random.split(tf.constant([5, 0]), 2)[1]
+    velocity = random.normal([NUM_PATHS, 2], velocity_seed, tf.float32)
+    settings = run.frozen_kernel.parameters
+    for length in range(1, num_steps + 1):
+        move = make_move(
+            run.layout.event, tfpa.proposals.leapfrog(length), settings['preconditioner']
+        )(
+            paths.make_target(run, NUM_PATHS),
+            settings['parameters_of_preconditioner'],
+            tf.constant(1.0),
+            start,
+            velocity,
+        )
+        ends = [path.nodes[length] for path in found]
+        np.testing.assert_allclose(ends, move.proposed.position, rtol=1e-4, atol=1e-5)
+    probability = np.exp(np.minimum(-move.energy_change, 0))
+    np.testing.assert_allclose([p.accept_prob for p in found], probability, rtol=1e-3)
+    np.testing.assert_array_equal([p.nodes[0] for p in found], starting_points(run))
+    assert all(len(p.nodes) == num_steps + 1 and len(p.curve) == 10 * num_steps + 1 for p in found)
+
+
+def test_the_curve_is_the_hamiltonian_flow():
+    """With ever smaller steps energy is kept, so halving the steps moves its end ever less."""
+    run = with_kernel(tfpa.proposals.leapfrog(2), parameters=tf.constant([0.01, 0.02]))
+    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+        np.testing.assert_allclose(path.curve[::10], path.nodes, atol=1e-4)
+        assert path.accept_prob > 0.99
+
+
+def test_lengths_are_those_of_the_proposal():
+    run = with_kernel(tfpa.proposals.leapfrog([2, 5], momentum_refreshment=0.5))
+    found = paths.make_paths(run, 12, seed=0)
+    assert {len(path.nodes) - 1 for path in found} == {2, 5}
+    assert all(len(path.curve) == 10 * (len(path.nodes) - 1) + 1 for path in found)
+
+
+def test_a_random_walk_moves_in_straight_lines():
+    run = with_kernel(tfpa.proposals.random_walk())
+    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+        assert path.nodes.shape == (2, 2)
+        log_prob = runs.gaussian_log_prob(tf.constant(path.nodes)).numpy()
+        expected = np.exp(min(log_prob[1] - log_prob[0], 0))
+        assert path.accept_prob == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_seed_is_a_picture():
+    run = runs.gaussian_run()
+    first, again, other = (paths.make_paths(run, 2, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first[0].nodes, again[0].nodes)
+    assert not np.array_equal(first[0].nodes, other[0].nodes)
+
+
+def test_it_draws_every_path_and_the_density():
+    run = runs.gaussian_run()
+    figure = tfpa.plots.trajectories(run, num_trajectories=NUM_PATHS)
+    (ax,) = figure.axes
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ('x[0]', 'x[1]')
+    drawn = [line.get_xydata() for line in ax.lines]
+    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+        assert any(np.array_equal(path.nodes, points) for points in drawn)
+        assert any(np.array_equal(path.curve, points) for points in drawn)
+    filled, contours = ax.collections
+    levels = np.quantile(run.statistics.log_prob, [0.01, 0.1, 0.3, 0.5, 0.7, 0.9])
+    np.testing.assert_allclose(contours.levels, levels, rtol=1e-5)
+    # the edge of the region that holds 90 % of a Gaussian is where -2 log p is 4.6
+    edge = np.concatenate([path.vertices for path in contours.get_paths()[1:2]])
+    np.testing.assert_allclose(
+        runs.gaussian_log_prob(tf.constant(edge)), levels[1], atol=0.05 * abs(levels[1])
+    )
+    assert len(filled.levels) == len(levels) + 1
+
+
+def test_coordinates_can_be_swapped():
+    run = runs.gaussian_run()
+    straight = tfpa.plots.trajectories(run).axes[0]
+    swapped = tfpa.plots.trajectories(run, ('x[1]', 'x[0]')).axes[0]
+    assert swapped.get_xlabel() == 'x[1]'
+    np.testing.assert_array_equal(
+        straight.lines[0].get_xydata(), swapped.lines[0].get_xydata()[:, ::-1]
+    )
+    edges = [ax.collections[1].get_paths()[0].vertices for ax in (straight, swapped)]
+    np.testing.assert_allclose(edges[0].max(axis=0), edges[1].max(axis=0)[::-1], rtol=0.05)
+
+
+def test_more_dimensions_are_projected():
+    def log_prob(x, y):
+        return runs.gaussian_log_prob(x) - y**2 / 2
+
+    run = tfpa.sample(
+        log_prob,
+        30,
+        10,
+        initial_state=[tf.zeros([3, 2]), tf.zeros([3])],
+        seed=(0, 1),
+        progress=False,
+        jit_compile=False,
+    )
+    ax = tfpa.plots.trajectories(run, ('x1', 'x0[1]'), num_trajectories=2).axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ('x1', 'x0[1]')
+    path = paths.make_paths(run, 2, seed=0)[0]
+    assert path.nodes.shape == (3, 3)
+    assert any(np.array_equal(path.nodes[:, [2, 1]], line.get_xydata()) for line in ax.lines)
+    (cloud,) = ax.collections
+    assert cloud.get_array().sum() == run.states[1].size
+    np.testing.assert_array_equal(
+        packed.columns(run, [2, 1]), [run.states[1], run.states[0][..., 1]]
+    )
+
+
+def test_a_density_of_one_chain_alone():
+    """One that sums over all it is given, as a run without chain dimensions allows."""
+    run = tfpa.sample(
+        lambda x: -tf.reduce_sum(x**2) / 2,
+        20,
+        10,
+        initial_state=tf.zeros([2]),
+        seed=(0, 1),
+        progress=False,
+        jit_compile=False,
+    )
+    values = paths.make_target(run, 3).value(tf.constant([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]]))
+    np.testing.assert_allclose(values, [0, -0.5, -2.5])
+    assert tfpa.plots.trajectories(run, num_trajectories=2).axes
+
+
+def test_it_draws_into_given_axes():
+    figure, (left, right) = mpl.pyplot.subplots(1, 2)
+    assert tfpa.plots.trajectories(runs.gaussian_run(), num_trajectories=2, ax=right) is figure
+    assert right.has_data()
+    assert not left.has_data()
+
+
+def test_misuse():
+    run = runs.gaussian_run()
+    with pytest.raises(ValueError, match=r"such as 'x\[0\]'; got \['x\[7\]'\]"):
+        tfpa.plots.trajectories(run, ('x[0]', 'x[7]'))
+    with pytest.raises(ValueError, match='`coordinates` must be two labels; got 1'):
+        tfpa.plots.trajectories(run, ('x[0]',))
+    foreign = dataclasses.replace(
+        run, frozen_kernel=tfp.mcmc.RandomWalkMetropolis(runs.gaussian_log_prob)
+    )
+    with pytest.raises(ValueError, match='`run` has no trajectories to show'):
+        tfpa.plots.trajectories(foreign)
+    with pytest.raises(ValueError, match='`num_trajectories` must be at least 1; got 0'):
+        tfpa.plots.trajectories(run, num_trajectories=0)

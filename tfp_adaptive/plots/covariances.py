@@ -1,0 +1,147 @@
+"""What the proposal believes of the target's shape, beside what the draws say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfp_adaptive.plots import packed, style
+
+_MAX_COORDINATES = 1000
+
+
+def covariance(
+    run: Any,
+    coordinates: Sequence[str] | None = None,
+    *,
+    reference_covariance: Any = None,
+    figure: Any = None,
+) -> Any:
+    """The learned covariance C C^T beside the covariance S of the draws.
+
+    Above, both as correlations. Below, the learned scales against the standard deviations of the
+    draws, which lie on a line of slope one where the proposal has learned them; and the standard
+    deviations of S along its principal axes, before and after the proposal's change of coordinates,
+    C^{-1} S C^{-T}, each relative to its geometric mean: flat is perfect, and the square of largest
+    over smallest is the condition number. All in the coordinates of the sampler, without the bounds
+    of a model.
+
+    Args:
+      run: `SampleRun`.
+      coordinates: labels, such as 'w[3]', for a part of a large matrix. Default `None`: all.
+      reference_covariance: [D, D] to show instead of that of the draws, in the same coordinates.
+        Default `None`.
+      figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: without matplotlib.
+      ValueError: if the run has no linear proposal of this package, for a coordinate that does not
+        exist, or for more than 1,000 of them.
+
+    Example:
+      >>> figure = tfpa.plots.covariance(run)
+      >>> [ax.get_title() for ax in figure.axes[:2]]
+      ['learned', 'draws']
+    """
+    if run.learned is None:
+        raise ValueError(
+            '`run` has no learned covariance: its kernel is not one of this package, or its '
+            'preconditioner is not linear.'
+        )
+    labels = packed.labels(run)
+    chosen = packed.choose(run, labels if coordinates is None else coordinates)
+    if len(chosen) > _MAX_COORDINATES:
+        raise ValueError(
+            f'`coordinates` must name at most {_MAX_COORDINATES} of the {len(labels)} coordinates: '
+            'a larger matrix is no picture.'
+        )
+    learned = _submatrix(run, chosen)
+    if reference_covariance is None:
+        reference, name = _sample_covariance(run, chosen), 'draws'
+    else:
+        reference, name = (
+            _check(reference_covariance, len(labels))[np.ix_(chosen, chosen)],
+            'reference',
+        )
+    figure, axes = style.make_axes(figure, 2, 2, (8.5, 8))
+    names = [labels[i] for i in chosen]
+    image = None
+    for ax, matrix, title in zip(axes[0], (learned, reference), ('learned', name), strict=True):
+        image = _heat_map(ax, matrix, names, title)
+    figure.colorbar(image, ax=list(axes[0]), label='correlation', shrink=0.8, pad=0.02)
+    for ax in axes.flat:
+        ax.set_box_aspect(1)
+    _scales(axes[1, 0], learned, reference, name)
+    _spectra(axes[1, 1], learned, reference, name)
+    return figure
+
+
+def _submatrix(run, chosen) -> np.ndarray:
+    columns = np.zeros([len(chosen), run.event_size])
+    columns[np.arange(len(chosen)), chosen] = 1
+    return np.asarray(run.learned.covariance_matvec(columns)[:, chosen], np.float64)
+
+
+def _sample_covariance(run, chosen) -> np.ndarray:
+    draws = packed.columns(run, chosen)
+    return np.atleast_2d(np.cov(draws.reshape([len(chosen), -1]).astype(np.float64)))
+
+
+def _check(matrix, size) -> np.ndarray:
+    matrix = np.asarray(matrix, np.float64)
+    if matrix.shape != (size, size):
+        raise ValueError(
+            f'`reference_covariance` must have shape {(size, size)}; got {matrix.shape}.'
+        )
+    return matrix
+
+
+def _heat_map(ax, matrix, names, title):
+    scale = np.sqrt(np.diag(matrix))
+    image = ax.imshow(
+        matrix / np.outer(scale, scale), cmap='RdBu_r', vmin=-1, vmax=1, interpolation='nearest'
+    )
+    ax.spines[['left', 'bottom']].set_visible(False)
+    ax.set_title(title, fontsize=11)
+    style.ticks(ax, names)
+    return image
+
+
+def _scales(ax, learned, reference, name):
+    x, y = np.sqrt(np.diag(reference)), np.sqrt(np.diag(learned))
+    ax.plot(x, y, 'o', color=style.BLUE, markersize=5, alpha=0.7, markeredgewidth=0)
+    ratio = np.exp(np.mean(np.log(y / x)))
+    ends = np.array([x.min(), x.max()])
+    ax.plot(ends, ratio * ends, color=style.GREY, linestyle='--', linewidth=1, label='proportional')
+    ax.set(xlabel=f'standard deviation, {name}', ylabel='learned scale')
+    style.log_scale(ax, 'x')
+    style.log_scale(ax, 'y')
+    style.legend(ax, loc='lower left', bbox_to_anchor=(0, 1))
+
+
+def _spectra(ax, learned, reference, name):
+    root = np.linalg.cholesky(learned)
+    white = np.linalg.solve(root, np.linalg.solve(root, reference).T)
+    for matrix, colour, marker, label in (
+        (reference, style.ORANGE, 's', name),
+        (white, style.BLUE, 'o', f'{name}, through the proposal'),
+    ):
+        sd = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix)[::-1], np.finfo(float).tiny))
+        sd /= np.exp(np.mean(np.log(sd)))
+        condition = style.number((sd[0] / sd[-1]) ** 2)
+        ax.plot(
+            np.arange(1, len(sd) + 1),
+            sd,
+            marker=marker,
+            markersize=4,
+            color=colour,
+            label=f'{label}: condition {condition}',
+        )
+    ax.axhline(1, color=style.GREY, linewidth=0.8)
+    ax.set(xlabel='principal axis', ylabel='relative standard deviation')
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    style.log_scale(ax, 'y')
+    style.legend(ax, loc='lower left', bbox_to_anchor=(0, 1))
