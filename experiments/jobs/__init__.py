@@ -3,6 +3,7 @@
 from experiments.jobs.comparison import comparison
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
+from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.stochastic_volatility import stochastic_volatility
 
@@ -12,6 +13,7 @@ JOBS = {
     'comparison': comparison,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
+    'objectives': objectives,
     'stochastic_volatility': stochastic_volatility,
 }
 """name -> function (config, folder for figures, progress) -> `Outcome`."""

@@ -101,5 +101,27 @@ def test_gradient_adaptive_refuses_an_unknown_method(tmp_path, capsys):
     assert 'methods=slow names no method; there are fast, exact' in capsys.readouterr().err
 
 
+def test_objectives(tmp_path):
+    short = ['num_leapfrog_steps=1,2', 'only=process-51', 'seeds=1,2', 'learning_rate=0.01']
+    _, record = _run(tmp_path, 'objectives', *_SHORT, *short, 'energy_gradients=fast')
+    [table] = record['tables']
+    assert [row[:4] for row in table['rows']] == [
+        ['process-51', length, objective, 'fast']
+        for length in (1, 2)
+        for objective in ('generalized_speed', 'jump_distance', 'l2hmc')
+    ]
+    first, *others = table['rows'][:3]
+    assert first[-1] == 1
+    assert all(row[-1] == pytest.approx(row[4] / first[4]) for row in others)
+    assert len(record['runs']) == 12
+
+
+@pytest.mark.parametrize('assignment', ['objectives=speed', 'energy_gradients=slow'])
+def test_objectives_refuses_what_it_does_not_know(tmp_path, capsys, assignment):
+    arguments = ['run', 'objectives', '--output', str(tmp_path), '--set', assignment]
+    assert cli.main(arguments) == 2
+    assert f'{assignment} is not known; there are' in capsys.readouterr().err
+
+
 def test_defaults_cover_at_least_eight_targets():
     assert len(config.load('defaults').targets) >= 8
