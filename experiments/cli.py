@@ -45,6 +45,12 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser('report', help='one page with the tables of all results')
     _add_output(command)
+    command.add_argument(
+        '--into',
+        metavar='PAGE',
+        type=pathlib.Path,
+        help='replace the sections of these results in a page and keep its others',
+    )
     command.set_defaults(command=_report)
     return parser
 
@@ -81,4 +87,7 @@ def _run(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     from experiments import report
 
-    print(report.write(options.output))
+    if options.into is None:
+        print(report.write(options.output))
+    else:
+        print(report.update(options.output, options.into))

@@ -1,12 +1,16 @@
-"""One Markdown page from all records of a folder."""
+"""One Markdown page from all records of a folder, or a page brought up to date with them."""
 
 import os
 import pathlib
+import re
+import shutil
 
 from experiments import records
 from experiments.tables import to_markdown
 
 FILE_NAME = 'report.md'
+
+_TITLE = '# Experiments\n'
 
 
 def write(folder: pathlib.Path) -> pathlib.Path:
@@ -15,13 +19,42 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     Raises:
       experiments.errors.ExperimentError: if there are no records.
     """
-    pages = [_section(record) for record in records.read_all(folder)]
+    pages = [_section(record, pathlib.Path(record.run_name)) for record in records.read_all(folder)]
     path = folder / FILE_NAME
-    path.write_text('\n'.join(['# Experiments\n', *pages]))
+    path.write_text('\n'.join([_TITLE, *pages]))
     return path
 
 
-def _section(record: records.Record) -> str:
+def update(folder: pathlib.Path, page: pathlib.Path) -> pathlib.Path:
+    """Puts the sections of all records into `page` and leaves the other sections as they are.
+
+    Figures are copied beside the page.
+
+    Args:
+      folder: of the records.
+      page: a page that this function or `write` has written, or a new one.
+
+    Raises:
+      experiments.errors.ExperimentError: if there are no records.
+    """
+    found = records.read_all(folder)
+    sections = _sections(page.read_text() if page.exists() else '')
+    page.parent.mkdir(parents=True, exist_ok=True)
+    for record in found:
+        sections[record.run_name] = _section(record, pathlib.Path())
+        for name in record.figures:
+            shutil.copy(folder / record.run_name / name, page.parent / name)
+    page.write_text('\n'.join([_TITLE, *(sections[name] for name in sorted(sections))]))
+    return page
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Run name -> section of a page."""
+    parts = re.split(r'^## ', text, flags=re.MULTILINE)[1:]
+    return {part.partition('\n')[0]: f'## {part.rstrip()}\n' for part in parts}
+
+
+def _section(record: records.Record, figures: pathlib.Path) -> str:
     config, environment = record.config, record.environment
     values = {**config['target'], **config['settings']}
     values.pop('name', None)
@@ -34,6 +67,6 @@ def _section(record: records.Record) -> str:
         f'tfp_adaptive {environment["tfp_adaptive"]}.\n',
         ', '.join(f'`{key}={value}`' for key, value in values.items()) + '\n',
         *(to_markdown(table, level=3) for table in record.tables),
-        *(f'![{name}]({os.path.join(record.run_name, name)})\n' for name in record.figures),
+        *(f'![{name}]({os.fspath(figures / name)})\n' for name in record.figures),
     ]
     return '\n'.join(lines)

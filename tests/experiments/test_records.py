@@ -43,6 +43,24 @@ def test_report_holds_tables_and_figures(record, tmp_path):
     assert '![figure.png](gaussian-seed=3/figure.png)' in page
 
 
+def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
+    folder, page = tmp_path / 'results', tmp_path / 'docs' / 'results.md'
+    records.write(record, folder / record.run_name)
+    (folder / record.run_name / 'figure.png').write_text('a picture')
+    report.update(folder, page)
+    assert page.read_text() == report.write(folder).read_text().replace('gaussian-seed=3/', '')
+    assert (page.parent / 'figure.png').read_text() == 'a picture'
+
+    old = page.read_text().replace('gaussian-seed=3', 'another').replace('0.123', '0.456')
+    page.write_text(old)
+    report.update(folder, page)
+    both = page.read_text()
+    assert both.index('## another') < both.index('0.456') < both.index('## gaussian-seed=3')
+    assert both.count('0.123') == both.count('0.456') == 1
+    report.update(folder, page)
+    assert page.read_text() == both
+
+
 def test_what_is_no_record_is_named(tmp_path):
     (tmp_path / 'run').mkdir()
     (tmp_path / 'run' / records.FILE_NAME).write_text('{"a": 1}')
