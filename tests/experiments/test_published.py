@@ -66,3 +66,16 @@ def test_measure_takes_the_only_chain(rng):
     assert (acceptance, entropy_weight) == (0.4, 0.2)
     assert ess_min <= ess_median <= ess_max <= 1000
     assert run.num_evaluations_in_all == 1 + 2 * 2 + 3
+
+
+@pytest.mark.parametrize('method', published.METHODS)
+def test_a_rejected_move_teaches_as_well(method):
+    """The authors' point against the classical adaptive methods: a start far too bold recovers."""
+    kernel = published.make_kernel(method, lambda q: 1e6 * _log_prob(q), 4, 100)
+    state = tf.ones([1, 4])
+    before = kernel.bootstrap_results(state)
+    _, after = kernel.one_step(state, before, seed=(0, 1))
+    assert not after.is_accepted[0]
+    change = after.adaptation.preconditioner - before.adaptation.preconditioner
+    assert np.all(np.diag(change) != 0)
+    assert np.trace(change) < 0
