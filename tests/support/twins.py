@@ -142,6 +142,31 @@ def pairs_matrix(left, right):
     return total
 
 
+# --- flows ---------------------------------------------------------------------------------------
+
+
+def real_nvp(first, second, log_scale, z):
+    """(f(z), log|det Df(z)|) of one chain: scaling after two couplings with swapped halves."""
+    half = len(z) // 2
+    x, log_det = np.array(z), np.sum(log_scale)
+    left, right = slice(None, half), slice(half, None)
+    for layers, given, moved in ((first, left, right), (second, right, left)):
+        shift, sigma = _coupling_network(layers, x[given])
+        x[moved] = sigma * x[moved] + shift
+        log_det += np.sum(np.log(sigma))
+    return np.exp(log_scale) * x, log_det
+
+
+def _coupling_network(layers, x):
+    """Shift and sigma in (1/2, 2), 1 where the last layer gives 0."""
+    for weights, bias in layers[:-1]:
+        x = x @ weights / np.sqrt(len(weights)) + bias
+        x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+    weights, bias = layers[-1]
+    shift, gate = np.split(x @ weights / np.sqrt(len(weights)) + bias, 2)
+    return shift, 0.5 + 1.5 / (1 + 2 * np.exp(-gate))
+
+
 # --- optimizers ----------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from tfp_adaptive.internal import chains
 from tfp_adaptive.typing import ChainState, LinearMap, LogDensity
 
 _NUM_FORMS = 2  # the log-determinant and the penalty
+_RANGE = 0.25
 _ZERO = tf.UnconnectedGradients.ZERO
 
 
@@ -121,18 +122,20 @@ def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exa
         _covector(flow, parameters, z, state.log_prob, state.score, is_exact=is_exact),
         state.velocity,
     )
+    # a chain that overflows sends no NaN to the shared parameters
     factor = LinearMap(
-        forward=lambda x: step_size * x, transpose=lambda x: step_size * x[..., :size]
+        forward=lambda x: chains.drop_nonfinite_gradient(step_size * x),
+        transpose=lambda x: chains.drop_nonfinite_gradient(step_size * x[..., :size]),
     )
     move = proposal.propose(pulled, factor, start, noise)
     proposed = move.proposed
-    position, log_volume = flow.forward(parameters, proposed.position)
+    position, log_volume = flow.forward(parameters, _kept(proposed.position))
     return move._replace(
         proposed=ChainState(
             position, proposed.score[:, -1], proposed.score[:, size:-1], proposed.velocity
         ),
         rejected=state._replace(velocity=move.rejected.velocity),
-        midpoint=flow.forward(parameters, move.midpoint)[0],
+        midpoint=flow.forward(parameters, _kept(move.midpoint))[0],
         log_volume=log_volume,
     )
 
@@ -141,7 +144,8 @@ def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
     """The target on z; its `score` is the covector of `_covector`."""
 
     def value_and_score(z):
-        z = chains.drop_nonfinite_gradient(chains.keep(chains.all_finite(z), z))
+        is_near = _is_near(z)
+        z = _kept(z)
         q, log_volume = flow.forward(parameters, z)
         if is_exact:
             log_prob, score = target.value_and_score(q)
@@ -151,9 +155,20 @@ def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
             log_prob, score = map(tf.stop_gradient, target.value_and_score(fixed))
             value = log_prob + tf.reduce_sum(score * (q - fixed), axis=-1)
         covector = _covector(flow, parameters, z, log_prob, score, is_exact=is_exact)
-        return value + log_volume, covector
+        impossible = tf.constant(float('-inf'), z.dtype)
+        return tf.where(is_near, value + log_volume, impossible), covector
 
     return target._replace(value_and_score=value_and_score)
+
+
+def _is_near(z):
+    """Where powers of z that a flow and its derivatives may take stay in range."""
+    return tf.reduce_all(tf.abs(z) < z.dtype.max**_RANGE, axis=-1)
+
+
+def _kept(z):
+    """z where it is near and the origin elsewhere."""
+    return chains.drop_nonfinite_gradient(chains.keep(_is_near(z), z))
 
 
 def _covector(flow, parameters, z, log_prob, score, *, is_exact):

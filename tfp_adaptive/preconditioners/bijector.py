@@ -14,6 +14,10 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
     The map is learned where a matrix C would be: the entropy of the proposal is log|det Df| at its
     end point. The chain is exact for any parameters.
 
+    With L > 1 learning takes third derivatives of the map, and XLA lacks those of slices: a chain
+    of `tfp.bijectors.RealNVP`s then fails to compile ("gradient registry has no entry for:
+    XlaDynamicUpdateSlice"). Run it without `jit_compile`, or take L = 1 or `real_nvp`.
+
     Args:
       bijector_fn: parameters -> a bijector of vectors of size D, differentiable in parameters and
         input; called anew wherever the map is needed, so it must create no variables.
