@@ -1,4 +1,7 @@
-"""The kernels inside TFP's own wrappers, adapters, reducers and drivers, in graph mode."""
+"""What the kernels do inside TFP's own wrappers, adapters and drivers, in graph mode.
+
+That each of them runs in each is in test_matrix; here is what comes out.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ import tensorflow_probability as tfp
 
 from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, every_kernel_in_depth
+from tests.support.catalogue import DEFAULT, KERNELS, every_kernel_in_depth
 from tests.support.statistics import largest_z, moment_z_scores
 
 tfb, tfmc = tfp.bijectors, tfp.experimental.mcmc
@@ -26,26 +29,7 @@ def _chain(kernel, state, num_results, seed, trace_fn=lambda _, results: results
     return run(state)
 
 
-def _learned_once(adaptation):
-    """A traced adaptation moved up to its last step and not at all after."""
-    factors = np.asarray(tf.nest.flatten(adaptation.preconditioner)[0])
-    n = NUM_ADAPTATION_STEPS
-    return not np.array_equal(factors[0], factors[n - 1]) and np.array_equal(
-        np.broadcast_to(factors[n - 1], factors[n:].shape), factors[n:]
-    )
-
-
 # ---- transformed kernels
-
-
-@every_kernel_in_depth
-def test_transformed(entry, seed):
-    kernel = tfp.mcmc.TransformedTransitionKernel(
-        entry.make(TARGET.log_prob, NUM_ADAPTATION_STEPS), [tfb.Identity(), tfb.Shift(1.0)]
-    )
-    states, trace = _chain(kernel, TARGET.draw(seed, [8]), 30, seed)
-    assert all_finite([states, trace])
-    assert _learned_once(trace.inner_results.adaptation)
 
 
 @pytest.mark.parametrize('jit', [False, True], ids=['graph', 'xla'])
@@ -60,28 +44,37 @@ def test_transformed_kernel_samples_the_constrained_target(jit, seed):
     assert np.max(np.abs(z)) < largest_z(z.size)
 
 
+@pytest.mark.parametrize(
+    'entry',
+    [
+        pytest.param(entry, marks=[] if entry is DEFAULT else pytest.mark.slow, id=entry.name)
+        for entry in KERNELS
+    ],
+)
+def test_a_transformed_kernel_is_the_kernel_on_the_transformed_target(entry, seed):
+    """Step for step: a list of bijectors, one for each part, changes coordinates and no more."""
+    bijectors = [tfb.Softplus(), tfb.Scale(tf.constant(2.0, tf.float64))]
+
+    def forward(parts):
+        return [b.forward(x) for b, x in zip(bijectors, parts, strict=True)]
+
+    def transformed_log_prob(*parts):
+        jacobians = [
+            b.forward_log_det_jacobian(x, event_ndims=n)
+            for b, x, n in zip(bijectors, parts, (1, 2), strict=True)
+        ]
+        return TARGET.log_prob(*forward(parts)) + sum(jacobians)
+
+    start = TARGET.draw(seed, [4], 'float64')
+    kernel = tfp.mcmc.TransformedTransitionKernel(entry.make(TARGET.log_prob, 5), bijectors)
+    states, trace = _chain(kernel, forward(start), 8, seed)
+    expected, results = _chain(entry.make(transformed_log_prob, 5), start, 8, seed)
+    assert_close(trace.transformed_state, expected, rtol=1e-7)
+    assert_close(states, forward(expected), rtol=1e-7)
+    assert_close(trace.inner_results.adaptation, results.adaptation, rtol=1e-6)
+
+
 # ---- step-size adapters
-
-
-@every_kernel_in_depth
-def test_dual_averaging(entry, seed):
-    _check_adapter(tfp.mcmc.DualAveragingStepSizeAdaptation, entry, seed)
-
-
-def test_simple_step_size_adaptation(seed):
-    _check_adapter(tfp.mcmc.SimpleStepSizeAdaptation, DEFAULT, seed)
-
-
-def _check_adapter(adapter, entry, seed):
-    """The adapter owns the step size, the kernel the preconditioner."""
-    kernel = adapter(entry.make(TARGET.log_prob, NUM_ADAPTATION_STEPS), num_adaptation_steps=25)
-    states, trace = _chain(kernel, TARGET.draw(seed, [8]), 30, seed)
-    assert all_finite([states, trace.inner_results])
-    assert _learned_once(trace.inner_results.adaptation)
-    step_size = trace.inner_results.step_size.numpy()
-    assert step_size.shape == (30,)
-    assert step_size[0] != step_size[20]
-    np.testing.assert_array_equal(step_size[26:], step_size[25])
 
 
 @pytest.mark.parametrize('jit', [False, True], ids=['graph', 'xla'])
@@ -103,53 +96,36 @@ def test_dual_averaging_of_a_frozen_kernel_reaches_its_acceptance(jit, seed):
     assert 0.75 < np.mean(accept_prob) < 0.85
 
 
-def test_step_size_per_chain(seed):
+@pytest.mark.parametrize(
+    'jit', [False, pytest.param(True, marks=pytest.mark.slow)], ids=['graph', 'xla']
+)
+def test_the_number_of_chains_may_be_dynamic_and_the_state_of_double_precision(jit, seed):
+    """One program serves every number of chains; TFP's adapter keeps a step size for each."""
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
-        DEFAULT.make(targets.GAUSSIAN.log_prob, NUM_ADAPTATION_STEPS, step_size=tf.ones([8, 1])),
-        num_adaptation_steps=25,
+        tfp.mcmc.TransformedTransitionKernel(
+            KERNELS[0].make(targets.SKEWED.log_prob, 3),
+            tfb.Scale(tf.constant(2.0, tf.float64)),
+        ),
+        num_adaptation_steps=4,
     )
-    _, trace = _chain(kernel, targets.GAUSSIAN.draw(seed, [8]), 30, seed)
-    step_size = trace.inner_results.step_size.numpy()
-    assert step_size.shape == (30, 8, 1)
-    assert len(np.unique(step_size[-1])) == 8
 
+    @tf.function(jit_compile=jit, input_signature=[tf.TensorSpec([None, 7], tf.float64)])
+    def run(state):
+        return tfp.mcmc.sample_chain(
+            6, state, kernel=kernel, trace_fn=lambda _, results: results.new_step_size, seed=(0, 1)
+        )
 
-def test_adapter_of_a_transformed_kernel(seed):
-    inner = tfp.mcmc.TransformedTransitionKernel(
-        DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS), [tfb.Scale(2.0), tfb.Shift(1.0)]
-    )
-    kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(inner, num_adaptation_steps=25)
-    states, trace = _chain(kernel, TARGET.draw(seed, [8]), 30, seed)
-    assert all_finite(states)
-    assert _learned_once(trace.inner_results.inner_results.adaptation)
+    for num_chains in (2, 5):
+        states, step_size = run(targets.SKEWED.draw(seed, [num_chains], 'float64'))
+        assert states.shape == (6, num_chains, 7)
+        assert states.dtype == step_size.dtype == tf.float64
+        assert all_finite([states, step_size])
+        assert len(np.unique(step_size)) > 3
 
 
 # ---- replica exchange
 
 INVERSE_TEMPERATURES = [1.0, 0.25]
-
-
-@every_kernel_in_depth
-def test_replica_exchange(entry, seed):
-    kernel = tfp.mcmc.ReplicaExchangeMC(
-        TARGET.log_prob,
-        inverse_temperatures=INVERSE_TEMPERATURES,
-        make_kernel_fn=lambda fn: entry.make(fn, NUM_ADAPTATION_STEPS),
-    )
-    states, trace = _chain(
-        kernel,
-        TARGET.draw(seed, [4]),
-        30,
-        seed,
-        trace_fn=lambda _, results: (
-            results.post_swap_replica_results.adaptation,
-            results.is_swap_accepted,
-        ),
-    )
-    assert [part.shape for part in states] == [[30, 4, 3], [30, 4, 2, 2]]
-    assert all_finite(states)
-    assert _learned_once(trace[0])
-    assert np.any(trace[1])
 
 
 def _normal_log_prob(x):
@@ -189,47 +165,7 @@ def test_a_stale_cache_under_replica_exchange_is_detected(seed):
     assert abs(variance - 1) > 6 * error
 
 
-def test_replica_exchange_of_an_adapter(seed):
-    def make_kernel_fn(fn):
-        return tfp.mcmc.DualAveragingStepSizeAdaptation(
-            DEFAULT.make(fn, NUM_ADAPTATION_STEPS), num_adaptation_steps=25
-        )
-
-    kernel = tfp.mcmc.ReplicaExchangeMC(TARGET.log_prob, INVERSE_TEMPERATURES, make_kernel_fn)
-    assert all_finite(_chain(kernel, TARGET.draw(seed, [4]), 30, seed, trace_fn=None))
-
-
-def test_transformed_replica_exchange(seed):
-    kernel = tfp.mcmc.TransformedTransitionKernel(
-        tfp.mcmc.ReplicaExchangeMC(
-            TARGET.log_prob,
-            INVERSE_TEMPERATURES,
-            make_kernel_fn=lambda fn: DEFAULT.make(fn, NUM_ADAPTATION_STEPS),
-        ),
-        [tfb.Scale(2.0), tfb.Shift(1.0)],
-    )
-    assert all_finite(_chain(kernel, TARGET.draw(seed, [4]), 30, seed, trace_fn=None))
-
-
-# ---- thinning, reducers and drivers
-
-
-@pytest.mark.parametrize(
-    'wrap',
-    [
-        lambda kernel: tfmc.SampleDiscardingKernel(
-            kernel, num_burnin_steps=10, num_steps_between_results=1
-        ),
-        lambda kernel: tfmc.ThinningKernel(kernel, num_steps_to_skip=1),
-    ],
-    ids=['discarding', 'thinning'],
-)
-def test_thinning(wrap, seed):
-    kernel = wrap(DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS))
-    states, trace = _chain(kernel, TARGET.draw(seed, [8]), 20, seed)
-    results = getattr(trace, 'inner_results', trace)
-    assert all_finite([states, results])
-    np.testing.assert_array_equal(np.diff(results.step), 2)
+# ---- reducers and drivers
 
 
 def test_reducers_see_every_step(seed):
@@ -244,73 +180,16 @@ def test_reducers_see_every_step(seed):
             30,
             state,
             kernel=kernel,
-            trace_fn=lambda _, results: results.inner_results.adaptation,
+            trace_fn=None,
             return_final_kernel_results=True,
             seed=tf.constant([seed, 5]),
         )
 
-    states, adaptation, results = run(targets.SKEWED.draw(seed, [8]))
-    centred = states - tf.reduce_mean(states, axis=0)
+    chain = run(targets.SKEWED.draw(seed, [8]))
+    centred = chain.all_states - tf.reduce_mean(chain.all_states, axis=0)
     covariance = tf.einsum('nci,ncj->cij', centred, centred) / 30
-    assert_close(reducer.finalize(results.reduction_results), covariance, rtol=1e-3)
-    assert _learned_once(adaptation)
-
-
-def test_sample_fold(seed):
-    kernel = DEFAULT.make(targets.SKEWED.log_prob, NUM_ADAPTATION_STEPS)
-
-    @tf.function
-    def fold(state):
-        return tfmc.sample_fold(
-            num_steps=30,
-            current_state=state,
-            kernel=kernel,
-            reducer=[tfmc.ExpectationsReducer(), tfmc.CovarianceReducer(event_ndims=1)],
-            seed=tf.constant([seed, 5]),
-        )
-
-    (expectation, covariance), end, results = fold(targets.SKEWED.draw(seed, [8]))
-    assert expectation.shape == [8, 7]
-    assert covariance.shape == [8, 7, 7]
-    assert all_finite([expectation, covariance, end, results])
-    assert int(results.step) == 30
-
-
-def test_step_kernel(seed):
-    kernel = DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)
-
-    @tf.function
-    def run(state):
-        return tfmc.step_kernel(
-            num_steps=30,
-            current_state=state,
-            kernel=kernel,
-            return_final_kernel_results=True,
-            seed=tf.constant([seed, 5]),
-        )
-
-    end, results = run(TARGET.draw(seed, [8]))
-    assert all_finite([end, results])
-    assert int(results.step) == 30
-
-
-def test_experimental_sample_chain(seed):
-    kernel = DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)
-
-    @tf.function
-    def run(state):
-        chain = tfmc.sample_chain(
-            num_results=30,
-            current_state=state,
-            kernel=kernel,
-            trace_fn=lambda state, results: (state, results.step),
-            seed=tf.constant([seed, 5]),
-        )
-        return chain.trace
-
-    states, step = run(TARGET.draw(seed, [8]))
-    assert all_finite(states)
-    np.testing.assert_array_equal(step, np.arange(1, 31))
+    reductions = chain.final_kernel_results.reduction_results
+    assert_close(reducer.finalize(reductions), covariance, rtol=1e-3)
 
 
 def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(seed):
@@ -334,3 +213,28 @@ def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(seed):
     thinned = run(state, tf.constant(5), tf.constant(4), tf.constant(1))
     assert_identical(thinned, [part[4::2] for part in whole])
     assert not is_identical(whole[0][4], whole[0][12])
+
+
+def test_a_progress_bar_moves_at_every_step(seed):
+    """TFP's `ProgressBarReducer`, which runs in graph mode and not under XLA."""
+    kernel = KERNELS[0].make(targets.SKEWED.log_prob, 3)
+    moves = []
+
+    def progress_bar_fn(num_steps):
+        for step in range(num_steps):
+            moves.append(step)
+            yield
+
+    @tf.function
+    def run(state):
+        return tfmc.sample_fold(
+            6,
+            state,
+            kernel=kernel,
+            reducer=tfmc.ProgressBarReducer(6, progress_bar_fn),
+            seed=tf.constant([seed, 5]),
+        )
+
+    _, end, _ = run(targets.SKEWED.draw(seed, [2]))
+    assert all_finite(end)
+    assert moves == list(range(6))

@@ -129,7 +129,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         if not shard_axis_names:
             return self
         raise NotImplementedError(
-            f'{type(self).__name__} cannot shard the state itself over devices; shard its chains.'
+            f'{type(self).__name__} cannot shard the state itself over devices; spread its chains '
+            'with tfp_adaptive.distribute.sample_chain.'
         )
 
     def bootstrap_results(self, init_state) -> KernelResults:

@@ -91,8 +91,9 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
             `optimizers.acceptance_controller(target_accept_prob)`, or 0 for objectives without
             entropy.
           penalty_weight: controller of gamma. Default `None`: `optimizers.penalty_controller()`.
-          pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
-            all processes; called once a step. Default `None`: one process.
+          pool_fn: maps a list of tensors, sums over the chains of this replica, to their sums over
+            all replicas, once a step; `tfp_adaptive.distribute.sum_over_replicas` on many GPUs or
+            hosts. Default `None`: one replica.
           name: prefix of operation names. Default: 'entropy_adaptive_hmc'.
 
         Raises:

@@ -56,8 +56,9 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
             with `target_accept_prob`, between 1e-4 and 10: without the ceiling beta winds up while
             C is small and C then overshoots.
           step_size: factor on C; a scalar, or one value per chain. Default 1.
-          pool_fn: maps a list of tensors, sums over the chains of this process, to their sums over
-            all processes. Default `None`: one process.
+          pool_fn: maps a list of tensors, sums over the chains of this replica, to their sums over
+            all replicas, once a step; `tfp_adaptive.distribute.sum_over_replicas` on many GPUs or
+            hosts. Default `None`: one replica.
           name: prefix of operation names. Default: 'gradient_adaptive_random_walk'.
 
         Raises:
