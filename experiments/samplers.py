@@ -12,6 +12,26 @@ from experiments.targets import Target
 _NUTS_ADAPTATION_FRACTION = 0.8
 
 
+def run_default(
+    target: Target, settings: dict[str, Any], progress: bool
+) -> tuple[tfpa.sampling.SampleRun, metrics.Performance]:
+    """`tfpa.sample` with nothing said of the kernel.
+
+    Args:
+      target: what to sample.
+      settings: num_chains, num_warmup_steps, num_results and seed.
+      progress: whether to show a bar.
+
+    Returns:
+      The run and what it is worth.
+    """
+    run = _sample(target, None, settings, progress)
+    performance = metrics.measure(
+        'default', run, settings['num_warmup_steps'], reference=_of_coordinates(target)
+    )
+    return run, performance
+
+
 def run_adaptive(
     label: str, target: Target, settings: dict[str, Any], progress: bool, **kernel_arguments: Any
 ) -> tuple[tfpa.sampling.SampleRun, metrics.Performance]:
@@ -80,7 +100,7 @@ def run_nuts(
 
 def _sample(
     target: Target,
-    make_kernel: Callable,
+    make_kernel: Callable | None,
     settings: dict[str, Any],
     progress: bool,
     trace_fn: Callable | None = None,

@@ -77,7 +77,8 @@ def test_defaults(tmp_path):
     [table] = record['tables']
     assert table['columns'][:4] == ['target', 'd', 'seed 1', 'seed 2']
     assert [row[:2] for row in table['rows']] == [['iid-2', 2]]
-    assert [(run['target'], run['seed']) for run in record['runs']] == [('iid-2', 1), ('iid-2', 2)]
+    runs = [(run['target'], run['sampler'], run['seed']) for run in record['runs']]
+    assert runs == [('iid-2', name, seed) for name in ('default', 'longer') for seed in (1, 2)]
 
 
 def test_gradient_adaptive(tmp_path):
