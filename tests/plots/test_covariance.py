@@ -97,6 +97,7 @@ def test_draws_are_those_of_the_sampler(wide):
     constrained = tf.nest.map_structure(np.exp, run.states)
     bounded = dataclasses.replace(run, states=constrained, unconstrained_states=run.states)
     figure = tfpa.plots.covariance(bounded)
+    assert figure.axes[1].get_title() == 'unconstrained draws'
     np.testing.assert_allclose(
         figure.axes[1].images[0].get_array(), correlation(covariance), rtol=1e-9
     )

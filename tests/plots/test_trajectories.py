@@ -175,6 +175,15 @@ def test_a_density_of_one_chain_alone():
     assert tfpa.plots.trajectories(run, num_trajectories=2).axes
 
 
+def test_free_coordinates_of_a_bounded_model_say_so():
+    run = runs.gaussian_run()
+    bounded = dataclasses.replace(run, states=np.exp(run.states), unconstrained_states=run.states)
+    ax = tfpa.plots.trajectories(bounded, num_trajectories=2).axes[0]
+    assert ax.get_xlabel() == 'x[0] (unconstrained)'
+    same = dataclasses.replace(run, unconstrained_states=run.states)
+    assert tfpa.plots.trajectories(same, num_trajectories=2).axes[0].get_xlabel() == 'x[0]'
+
+
 def test_it_draws_into_given_axes():
     figure, (left, right) = mpl.pyplot.subplots(1, 2)
     assert tfpa.plots.trajectories(runs.gaussian_run(), num_trajectories=2, ax=right) is figure

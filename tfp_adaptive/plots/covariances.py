@@ -60,7 +60,8 @@ def covariance(
         )
     learned = _submatrix(run, chosen)
     if reference_covariance is None:
-        reference, name = _sample_covariance(run, chosen), 'draws'
+        reference = _sample_covariance(run, chosen)
+        name = 'unconstrained draws' if packed.are_unconstrained(run) else 'draws'
     else:
         reference, name = (
             _check(reference_covariance, len(labels))[np.ix_(chosen, chosen)],
@@ -75,7 +76,7 @@ def covariance(
     for ax in axes.flat:
         ax.set_box_aspect(1)
     _scales(axes[1, 0], learned, reference, name)
-    _spectra(axes[1, 1], learned, reference, name)
+    _spectra(axes[1, 1], learned, reference)
     return figure
 
 
@@ -122,12 +123,12 @@ def _scales(ax, learned, reference, name):
     style.legend(ax, loc='lower left', bbox_to_anchor=(0, 1))
 
 
-def _spectra(ax, learned, reference, name):
+def _spectra(ax, learned, reference):
     root = np.linalg.cholesky(learned)
     white = np.linalg.solve(root, np.linalg.solve(root, reference).T)
     for matrix, colour, marker, label in (
-        (reference, style.ORANGE, 's', name),
-        (white, style.BLUE, 'o', f'{name}, through the proposal'),
+        (reference, style.ORANGE, 's', 'as they are'),
+        (white, style.BLUE, 'o', 'through the proposal'),
     ):
         sd = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix)[::-1], np.finfo(float).tiny))
         sd /= np.exp(np.mean(np.log(sd)))

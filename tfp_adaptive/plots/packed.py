@@ -34,6 +34,16 @@ def choose(run: Any, wanted: Sequence[str]) -> list[int]:
     return [index[label] for label in wanted]
 
 
+def are_unconstrained(run: Any) -> bool:
+    """Whether the sampler saw other numbers than the user: a model with bounds has a bijector."""
+    if run.unconstrained_states is None:
+        return False
+    pairs = zip(tf.nest.flatten(run.states), tf.nest.flatten(run.unconstrained_states), strict=True)
+    return not all(
+        np.shape(own) == np.shape(free) and np.array_equal(own[-1], free[-1]) for own, free in pairs
+    )
+
+
 def columns(run: Any, chosen: Sequence[int]) -> np.ndarray:
     """Draws [len(chosen), num_results, C] of some coordinates, without a bijector of a model."""
     states = run.states if run.unconstrained_states is None else run.unconstrained_states

@@ -43,9 +43,9 @@ def trajectories(
     Dots are the positions after each leapfrog step; the last is filled where the move is likely to
     be accepted, and open where not. The dashed line is the path that ever smaller steps would take:
     the further from it the steps end, the less likely they are accepted. A random walk moves in
-    straight lines. Below them, in two dimensions, the density: contours of the
-    regions of highest density that hold 10, 30, 50, 70, 90 and 99 % of the draws. In more
-    dimensions paths and draws are seen in projection.
+    straight lines. Below them, in two dimensions, the density: contours of the regions of highest
+    density that hold 10, 30, 50, 70, 90 and 99 % of the draws. In more dimensions paths and draws
+    are seen in projection. All in the coordinates of the sampler, without the bounds of a model.
 
     Args:
       run: `SampleRun` in at least two dimensions.
@@ -86,7 +86,8 @@ def trajectories(
         _cloud(ax, draws, limits)
     for path in paths:
         _draw(ax, path, chosen)
-    ax.set(xlabel=pair[0], ylabel=pair[1], xlim=limits[0], ylim=limits[1])
+    note = ' (unconstrained)' if packed.are_unconstrained(run) else ''
+    ax.set(xlabel=pair[0] + note, ylabel=pair[1] + note, xlim=limits[0], ylim=limits[1])
     _legend(ax)
     return ax.figure
 
@@ -106,45 +107,26 @@ def make_paths(run: Any, num_paths: int, seed: Any) -> list[Path]:
         raise ValueError(
             '`run` has no trajectories to show: its kernel is not one of this package.'
         )
-    settings = run.frozen_kernel.parameters
-    start, target = _starts(run, num_paths), make_target(run, num_paths)
-    step_size = tf.reduce_mean(tf.cast(settings['step_size'], start.position.dtype))
+    proposal = run.frozen_kernel.parameters['proposal']
+    start = _starts(run, num_paths)
     noise_seed, velocity_seed = random.split(tf.constant([seed, 0]), 2)
-    parameters = settings['parameters_of_preconditioner']
-
-    single = make_target(run, 1)
-
-    def mover(proposal):
-        return make_move(run.layout.event, proposal, settings['preconditioner'])
-
-    def propose(index):
-        state = tf.nest.map_structure(lambda x: x[index : index + 1], start)
-        own_seed = random.fold_in(noise_seed, tf.constant(index))
-        noise = settings['proposal'].draw(own_seed, 1, run.event_size, state.position.dtype)
-        if settings['proposal'].uses_velocity:
+    dtype = start.position.dtype
+    propose = _mover(run, proposal, 1)
+    moves = []
+    for index in range(num_paths):
+        state = tf.nest.map_structure(lambda x, i=index: x[i : i + 1], start)
+        if proposal.uses_velocity:
             state = state._replace(velocity=tf.zeros_like(state.position))
-        return mover(settings['proposal'])(single, parameters, step_size, state, noise)
-
-    moves = [propose(index) for index in range(num_paths)]
-    if not settings['proposal'].uses_score:
+        own_seed = random.fold_in(noise_seed, tf.constant(index))
+        noise = proposal.draw(own_seed, 1, run.event_size, dtype)
+        moves.append(propose(state, noise, tf.constant(1, dtype)))
+    if not proposal.uses_score:
         return [_straight(start.position[i], move) for i, move in enumerate(moves)]
     lengths = [int(move.num_gradients) for move in moves]
-    velocity = random.normal(start.position.shape, velocity_seed, start.position.dtype)
-    one_step = mover(proposals.leapfrog(1))
-
-    def integrate(num_steps, size):
-        state, v, positions, energy = start, velocity, [start.position], 0.0
-        energies = [tf.zeros_like(start.log_prob)]
-        for _ in range(num_steps):
-            move = one_step(target, parameters, size, state, v)
-            energy += move.energy_change
-            state, v = move.proposed, move.trajectory.end_velocity
-            positions.append(state.position)
-            energies.append(energy)
-        return np.stack(positions), np.stack(energies)
-
-    nodes, energies = integrate(max(lengths), step_size)
-    curve, _ = integrate(_FINE * max(lengths), step_size / _FINE)
+    velocity = random.normal(start.position.shape, velocity_seed, dtype)
+    one_step = _mover(run, proposals.leapfrog(1), num_paths)
+    nodes, energies = _integrate(one_step, start, velocity, max(lengths), 1)
+    curve, _ = _integrate(one_step, start, velocity, max(lengths), _FINE)
     return [
         Path(
             nodes[: length + 1, i],
@@ -153,6 +135,32 @@ def make_paths(run: Any, num_paths: int, seed: Any) -> list[Path]:
         )
         for i, length in enumerate(lengths)
     ]
+
+
+def _mover(run, proposal, num_points):
+    """(state, noise, share of the step size to take) -> `Move` by the learned preconditioner."""
+    settings = run.frozen_kernel.parameters
+    target = make_target(run, num_points)
+    make = make_move(run.layout.event, proposal, settings['preconditioner'])
+
+    @tf.function(autograph=False)
+    def move(state, noise, share):
+        step_size = share * tf.reduce_mean(tf.cast(settings['step_size'], share.dtype))
+        return make(target, settings['parameters_of_preconditioner'], step_size, state, noise)
+
+    return move
+
+
+def _integrate(one_step, state, velocity, num_steps, fineness):
+    """Positions [n + 1, K, D] and energies [n + 1, K] after 0, ..., n = num_steps * fineness."""
+    share = tf.constant(1 / fineness, velocity.dtype)
+    positions, energies = [state.position], [tf.zeros_like(state.log_prob)]
+    for _ in range(num_steps * fineness):
+        move = one_step(state, velocity, share)
+        state, velocity = move.proposed, move.trajectory.end_velocity
+        positions.append(state.position)
+        energies.append(energies[-1] + move.energy_change)
+    return np.stack(positions), np.stack(energies)
 
 
 def _straight(start, move) -> Path:
