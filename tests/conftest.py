@@ -24,6 +24,11 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    # runs of tests are short by design; the warnings themselves have a test of their own
+    config.addinivalue_line('filterwarnings', 'ignore::tfp_adaptive.sampling.SamplingWarning')
+
+
 def pytest_report_header(config):
     return f'vary-seed: {config.getoption("--vary-seed")}'
 
