@@ -52,6 +52,7 @@ def test_dense(rng, monkeypatch, block_size):
 def test_diagonal():
     scale = np.geomspace(0.1, 10, EVENT_SIZE)
     proposal = proposal_of(tfpa.preconditioners.diagonal(), tf.constant(scale))
+    assert repr(proposal) == ('LearnedProposal(step_size=0.5, event_size=7, scales from 0.1 to 10)')
     np.testing.assert_allclose(proposal.scale(), scale)
     np.testing.assert_allclose(proposal.covariance(), np.diag(scale**2), atol=1e-15)
 

@@ -106,13 +106,24 @@ def test_any_number_of_chain_dimensions(rng, batch_shape):
     states = rng.standard_normal([50, *batch_shape, 2])
     summary = runs.run_of_draws(states, len(batch_shape)).summary()
     np.testing.assert_allclose(summary.columns['mean'], states.reshape([-1, 2]).mean(axis=0))
-    assert str(summary).startswith(f'{int(np.prod(batch_shape))} chains of 50 draws')
+    assert re.match(rf'{int(np.prod(batch_shape))} chains? of 50 draws', str(summary))
 
 
 def test_figures_that_do_not_exist_are_dashes():
     states = np.ones([3, NUM_CHAINS, 1])
     row = str(runs.run_of_draws(states).summary()).splitlines()[3].split()
     assert row == ['x[0]', '1.000', '-', '0.000', '1.000', '1.000', '1.000', '-', '-', '-']
+
+
+def test_a_run_introduces_itself_in_a_few_lines(states):
+    run = runs.run_of_draws(states, num_divergences=7)
+    assert repr(run).splitlines() == [
+        'SampleRun of b [], w [2, 3]',
+        '4 chains of 400 draws, warm-up 2.0 s, sampling 3.0 s, acceptance 0.67, 7 divergences',
+        '1 warning: see `warnings`',
+    ]
+    assert len(repr(runs.run_of_draws(states)).splitlines()) == 2
+    assert '\n1 chain of 50 draws' in repr(runs.run_of_draws(np.random.normal(size=[50, 2]), 0))
 
 
 def test_warnings_are_below_the_table(states):

@@ -37,6 +37,15 @@ class LearnedProposal:
     event_size: int
     preconditioner: Preconditioner
 
+    def __repr__(self) -> str:
+        """What fits on a line."""
+        scale = self.scale()
+        step_size = np.array2string(np.asarray(self.step_size), precision=3, threshold=5)
+        return (
+            f'LearnedProposal(step_size={step_size}, event_size={self.event_size}, scales from '
+            f'{scale.min():.3g} to {scale.max():.3g})'
+        )
+
     def at(self, parameters: Any) -> 'LearnedProposal':
         """The same family with other parameters, such as those of an earlier step.
 

@@ -65,6 +65,14 @@ class SampleRun:
     names: Sequence[str] | None = None
     unconstrained_states: Any = None
 
+    def __repr__(self) -> str:
+        """What was drawn, and how it went; never the draws themselves."""
+        parts = zip(self.part_names, tf.nest.flatten(self.diagnostics.rhat), strict=True)
+        shapes = ', '.join(f'{name} {list(np.shape(rhat))}' for name, rhat in parts)
+        count = len(self.warnings)
+        notice = f'\n{count} warning{"s"[: count > 1]}: see `warnings`' if count else ''
+        return f'SampleRun of {shapes}\n{self._title()}{notice}'
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Chain dimensions; () for a single chain without one."""
@@ -161,8 +169,9 @@ class SampleRun:
         )
 
     def _title(self) -> str:
+        num_chains = math.prod(self.batch_shape)
         facts = [
-            f'{math.prod(self.batch_shape)} chains of {len(self.statistics.log_prob)} draws',
+            f'{num_chains} chain{"s"[: num_chains != 1]} of {len(self.statistics.log_prob)} draws',
             f'warm-up {self.timings.warmup:.1f} s',
             f'sampling {self.timings.sampling:.1f} s',
         ]
