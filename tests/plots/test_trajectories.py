@@ -13,7 +13,8 @@ from tests.support import runs
 from tfp_adaptive.internal import random
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.geometry import make_move
-from tfp_adaptive.plots import packed, paths
+from tfp_adaptive.plots import motion, packed
+from tfp_adaptive.typing import ChainState
 
 NUM_PATHS = 4
 
@@ -45,10 +46,10 @@ def test_a_path_is_the_move_of_its_velocity(family):
     num_steps = 3
     flow = real_nvp() if family == 'real_nvp' else ()
     run = with_kernel(tfpa.proposals.leapfrog(num_steps), *flow)
-    found = paths.make_paths(run, NUM_PATHS, seed=5)
-    start = paths.ChainState(
+    found = motion.make_paths(run, NUM_PATHS, seed=5)
+    start = ChainState(
         *map(tf.constant, [starting_points(run)]),
-        *paths.make_target(run, NUM_PATHS).value_and_score(tf.constant(starting_points(run))),
+        *motion.make_target(run, NUM_PATHS).value_and_score(tf.constant(starting_points(run))),
     )
     velocity_seed = random.split(tf.constant([5, 0]), 2)[1]
     velocity = random.normal([NUM_PATHS, 2], velocity_seed, tf.float32)
@@ -57,7 +58,7 @@ def test_a_path_is_the_move_of_its_velocity(family):
         move = make_move(
             run.layout.event, tfpa.proposals.leapfrog(length), settings['preconditioner']
         )(
-            paths.make_target(run, NUM_PATHS),
+            motion.make_target(run, NUM_PATHS),
             settings['parameters_of_preconditioner'],
             tf.constant(1.0),
             start,
@@ -74,21 +75,21 @@ def test_a_path_is_the_move_of_its_velocity(family):
 def test_the_curve_is_the_hamiltonian_flow():
     """With ever smaller steps energy is kept, so halving the steps moves its end ever less."""
     run = with_kernel(tfpa.proposals.leapfrog(2), parameters=tf.constant([0.01, 0.02]))
-    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+    for path in motion.make_paths(run, NUM_PATHS, seed=0):
         np.testing.assert_allclose(path.curve[::10], path.nodes, atol=1e-4)
         assert path.accept_prob > 0.99
 
 
 def test_lengths_are_those_of_the_proposal():
     run = with_kernel(tfpa.proposals.leapfrog([2, 5], momentum_refreshment=0.5))
-    found = paths.make_paths(run, 12, seed=0)
+    found = motion.make_paths(run, 12, seed=0)
     assert {len(path.nodes) - 1 for path in found} == {2, 5}
     assert all(len(path.curve) == 10 * (len(path.nodes) - 1) + 1 for path in found)
 
 
 def test_a_random_walk_moves_in_straight_lines():
     run = with_kernel(tfpa.proposals.random_walk())
-    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+    for path in motion.make_paths(run, NUM_PATHS, seed=0):
         assert path.nodes.shape == (2, 2)
         log_prob = runs.gaussian_log_prob(tf.constant(path.nodes)).numpy()
         expected = np.exp(min(log_prob[1] - log_prob[0], 0))
@@ -97,7 +98,7 @@ def test_a_random_walk_moves_in_straight_lines():
 
 def test_a_seed_is_a_picture():
     run = runs.gaussian_run()
-    first, again, other = (paths.make_paths(run, 2, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (motion.make_paths(run, 2, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first[0].nodes, again[0].nodes)
     assert not np.array_equal(first[0].nodes, other[0].nodes)
 
@@ -108,7 +109,7 @@ def test_it_draws_every_path_and_the_density():
     (ax,) = figure.axes
     assert (ax.get_xlabel(), ax.get_ylabel()) == ('x[0]', 'x[1]')
     drawn = [line.get_xydata() for line in ax.lines]
-    for path in paths.make_paths(run, NUM_PATHS, seed=0):
+    for path in motion.make_paths(run, NUM_PATHS, seed=0):
         assert any(np.array_equal(path.nodes, points) for points in drawn)
         assert any(np.array_equal(path.curve, points) for points in drawn)
     filled, contours = ax.collections
@@ -149,7 +150,7 @@ def test_more_dimensions_are_projected():
     )
     ax = tfpa.plots.trajectories(run, ('x1', 'x0[1]'), num_trajectories=2).axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ('x1', 'x0[1]')
-    path = paths.make_paths(run, 2, seed=0)[0]
+    path = motion.make_paths(run, 2, seed=0)[0]
     assert path.nodes.shape == (3, 3)
     assert any(np.array_equal(path.nodes[:, [2, 1]], line.get_xydata()) for line in ax.lines)
     (cloud,) = ax.collections
@@ -170,7 +171,7 @@ def test_a_density_of_one_chain_alone():
         progress=False,
         jit_compile=False,
     )
-    values = paths.make_target(run, 3).value(tf.constant([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]]))
+    values = motion.make_target(run, 3).value(tf.constant([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]]))
     np.testing.assert_allclose(values, [0, -0.5, -2.5])
     assert tfpa.plots.trajectories(run, num_trajectories=2).axes
 

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import runs
-from tfp_adaptive.sampling import convergence
+from tfp_adaptive.sampling import convergence, settling
 
 NUM_RESULTS, NUM_CHAINS, EVENT_SIZE = 600, 4, 3
 
@@ -159,7 +159,7 @@ def target_acceptance_cases():
 
 @pytest.mark.parametrize(('kernel', 'expected'), target_acceptance_cases())
 def test_target_acceptance(kernel, expected):
-    assert convergence.target_acceptance(kernel) == pytest.approx(expected)
+    assert settling.target_acceptance(kernel) == pytest.approx(expected)
 
 
 def settling_entropy(rng, drift, noise=1.0, num_steps=runs.NUM_WARMUP_STEPS):

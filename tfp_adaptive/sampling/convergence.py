@@ -1,7 +1,7 @@
 """What a statistician would hold against a run, in sentences that say what to do.
 
-Bounds on R-hat and effective sample size are those of Vehtari et al. (2021); a kernel missed its
-acceptance rate if it accepts, or rejects, less than half as often as it was told to.
+Bounds on R-hat and effective sample size are those of Vehtari et al. (2021). What concerns the
+warm-up is in `settling`.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling import coordinates, settling
 
 MAX_RHAT = 1.01
 """R-hat above this says that the chains disagree."""
@@ -20,9 +20,6 @@ MAX_RHAT = 1.01
 MIN_ESS = 400.0
 """Fewer effective draws over all chains leave means, quantiles and R-hat itself uncertain."""
 
-_MAX_DRIFT = 0.05
-_DRIFT_Z = 3.0
-_DRIFT_BATCHES = 10
 _STUCK_SHARE = 0.05
 _STUCK_PROBABILITY = 1e-6
 _MIN_DRAWS = 4
@@ -43,8 +40,8 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         _nonfinite_draws,
         _stuck_chains,
         _divergences,
-        _acceptance,
-        _unsettled_adaptation,
+        settling.acceptance_concerns,
+        settling.drift_concerns,
         _rhat,
         _effective_sizes,
     )
@@ -60,26 +57,6 @@ def emit(concerns: tuple[str, ...], stacklevel: int = 2) -> None:
     """
     for concern in concerns:
         warnings.warn(concern, SamplingWarning, stacklevel=stacklevel + 1)
-
-
-def target_acceptance(kernel: Any) -> float | None:
-    """The acceptance probability that a kernel, or one that it wraps, was told to aim for.
-
-    Args:
-      kernel: a `tfp.mcmc.TransitionKernel`.
-
-    Returns:
-      `None` where nothing steers the acceptance rate, or something that only it knows.
-    """
-    parameters = getattr(kernel, 'parameters', {})
-    own = parameters.get('target_accept_prob')
-    steers = parameters.get('entropy_weight') is None and getattr(
-        parameters.get('objective'), 'uses_entropy', True
-    )
-    if own is not None and np.ndim(own) == 0 and steers:
-        return float(own)
-    inner = parameters.get('inner_kernel')
-    return None if inner is None else target_acceptance(inner)
 
 
 def _nonfinite_draws(run):
@@ -148,64 +125,6 @@ def _divergences(run):
             'so parts of the posterior may be missing; take smaller steps (raise '
             '`target_accept_prob`) or reparametrise where the posterior narrows.'
         )
-
-
-def _acceptance(run):
-    target, found = target_acceptance(run.kernel), run.diagnostics.accept_prob
-    if target is None or found is None:
-        return
-    if found < target / 2:
-        yield (
-            f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
-            'proposal is too bold; warm up longer (`num_warmup_steps`).'
-        )
-    elif 1 - found < (1 - target) / 2:
-        weight = _last_quarter(run, 'entropy_weight')
-        at_bound = len(weight) and np.ptp(weight) == 0
-        remedy = (
-            f'the entropy weight has been at its bound of {weight[-1]:g}, so widen the `bounds` of '
-            'optimizers.acceptance_controller, or reparametrise'
-            if at_bound
-            else 'warm up longer (`num_warmup_steps`)'
-        )
-        yield (
-            f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
-            f'proposal is too timid; {remedy}.'
-        )
-
-
-def _unsettled_adaptation(run):
-    entropy = _last_quarter(run, 'entropy')
-    length = len(entropy) // _DRIFT_BATCHES
-    if length < 2:
-        return
-    batches = entropy[-length * _DRIFT_BATCHES :].reshape([_DRIFT_BATCHES, length]).mean(axis=1)
-    slope, error = _trend(batches / run.event_size)
-    drift = slope * _DRIFT_BATCHES
-    if abs(drift) > _MAX_DRIFT and abs(slope) > _DRIFT_Z * error:
-        change = 'grew' if drift > 0 else 'shrank'
-        yield (
-            f'Adaptation had not settled: over the last quarter of it the proposal still {change} '
-            f'by {math.expm1(abs(drift)):.0%} a coordinate; raise `num_warmup_steps`.'
-        )
-
-
-def _last_quarter(run, field) -> np.ndarray:
-    """The last quarter of the adaptation of a field of `typing.Info`; empty if not known."""
-    series = getattr(run.warmup_trace, field, ())
-    if isinstance(series, tuple):
-        return np.zeros([0])
-    end = min(len(series), int(run.kernel.num_adaptation_steps))
-    return np.asarray(series[end - end // 4 : end], np.float64)
-
-
-def _trend(values) -> tuple[float, float]:
-    """Slope of a least-squares line through equidistant values, and its standard error."""
-    time = np.arange(len(values)) - (len(values) - 1) / 2
-    slope = (time @ values) / (time @ time)
-    residuals = values - values.mean() - slope * time
-    variance = residuals @ residuals / (len(values) - 2)
-    return float(slope), float(np.sqrt(variance / (time @ time)))
 
 
 def _rhat(run):
