@@ -1,9 +1,10 @@
 """What the tests of `tfp_adaptive.distribute` run in processes of their own.
 
-python -m tests.integration.replica_programs PROGRAM FOLDER SEED
+python -m tests.integration.replica_programs FOLDER SEED PROGRAM...
 
-leaves what PROGRAM returns, as NumPy, in a file of FOLDER named after the process. With TF_CONFIG
-in the environment the process is a worker of a cluster; without, it holds two replicas itself.
+leaves what each PROGRAM returns, as NumPy, in a file of FOLDER named after the process. With
+TF_CONFIG in the environment the process is a worker of a cluster; without, it holds two replicas
+itself.
 """
 
 import json
@@ -18,13 +19,13 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import targets
-from tests.support.catalogue import DEFAULT
+from tests.support.catalogue import KERNELS
 from tfp_adaptive.distribute import replicas
 
 NUM_CHAINS = 5
 NUM_ADAPTATION_STEPS, NUM_STEPS = 6, 8
 NUM_FROZEN_STEPS = 4
-LAW_CHAINS, LAW_STEPS, LAW_RUNS = 5, 40, 80
+LAW_CHAINS, LAW_STEPS, LAW_RUNS = 5, 40, 60
 
 
 def make_strategy():
@@ -38,7 +39,7 @@ def make_strategy():
 
 
 def learning_kernel(pool_fn):
-    return DEFAULT.make(targets.LIST.log_prob, NUM_ADAPTATION_STEPS, pool_fn=pool_fn)
+    return KERNELS[0].make(targets.LIST.log_prob, NUM_ADAPTATION_STEPS, pool_fn=pool_fn)
 
 
 def learn(strategy, seed):
@@ -220,11 +221,12 @@ def to_numpy(nest):
     return tf.nest.map_structure(lambda x: x.numpy() if tf.is_tensor(x) else x, nest)
 
 
-def main(program, folder, seed):
-    result = to_numpy(globals()[program](make_strategy(), int(seed)))
+def main(folder, seed, *programs):
+    strategy = make_strategy()
+    results = {name: to_numpy(globals()[name](strategy, int(seed))) for name in programs}
     task = json.loads(os.environ.get('TF_CONFIG', '{"task": {"index": 0}}'))['task']
     path = pathlib.Path(folder) / f'{task["index"]}.pickle'
-    path.write_bytes(pickle.dumps(result))
+    path.write_bytes(pickle.dumps(results))
 
 
 if __name__ == '__main__':

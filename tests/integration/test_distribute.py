@@ -1,12 +1,14 @@
 """`tfp_adaptive.distribute` on real strategies, each in processes of its own.
 
 MirroredStrategy over two logical CPUs of one process, MultiWorkerMirroredStrategy over two
-processes on loopback. A collective that fails leaves its process unusable, so every case has its
-own.
+processes on loopback.
 """
 
+import functools
+import pathlib
 import pickle
 import re
+import tempfile
 
 import numpy as np
 import pytest
@@ -25,13 +27,20 @@ BLOCKS = (slice(0, 3), slice(3, 5))
 """How five chains are dealt to two replicas."""
 
 
-def _run(program, folder, seed, num_workers=None):
-    """What the program left behind, one result a process."""
-    arguments = ['-m', programs.__name__, program, folder, seed]
-    run_python(arguments, num_workers=num_workers)
-    return [
-        pickle.loads((folder / f'{index}.pickle').read_bytes()) for index in range(num_workers or 1)
-    ]
+MIRRORED, MULTI_WORKER = ('learn', 'law', 'errors'), ('learn',)
+"""What the processes of the default run do, one after the other: most of their time is imports."""
+
+
+@functools.cache
+def _run(programs_to_run, seed, num_workers):
+    """{program: result} of every process."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ['-m', programs.__name__, folder, seed, *programs_to_run]
+        run_python(arguments, num_workers=num_workers)
+        return [
+            pickle.loads((pathlib.Path(folder) / f'{index}.pickle').read_bytes())
+            for index in range(num_workers or 1)
+        ]
 
 
 def _replicas(outcomes, name):
@@ -39,10 +48,14 @@ def _replicas(outcomes, name):
     return [value for outcome in outcomes for value in getattr(outcome['warm'], name).replicas]
 
 
-@pytest.mark.parametrize('num_workers', [None, 2], ids=['mirrored', 'multi_worker'])
-def test_replicas_learn_one_proposal(num_workers, seed, tmp_path):
+@pytest.mark.parametrize(
+    ('names', 'num_workers'),
+    [(MIRRORED, None), (MULTI_WORKER, 2)],
+    ids=['mirrored', 'multi_worker'],
+)
+def test_replicas_learn_one_proposal(names, num_workers, seed):
     """The same as replicas played by threads, step for step, and the same bits on each."""
-    outcomes = _run('learn', tmp_path, seed, num_workers)
+    outcomes = [outcome['learn'] for outcome in _run(names, seed, num_workers)]
     assert [i for outcome in outcomes for i in outcome['ids']] == [0, 1]
     states, trace = _replicas(outcomes, 'all_states'), _replicas(outcomes, 'trace')
     assert [part.shape[:2] for part, _ in states] == [(programs.NUM_STEPS, n) for n in (3, 2)]
@@ -120,13 +133,13 @@ def _same_law_p_value(first, second):
 
 
 @pytest.mark.parametrize(
-    'num_workers',
-    [None, pytest.param(2, marks=pytest.mark.slow)],
+    ('names', 'num_workers'),
+    [(MIRRORED, None), pytest.param(('law',), 2, marks=pytest.mark.slow)],
     ids=['mirrored', 'multi_worker'],
 )
-def test_what_is_learned_has_the_law_of_one_process(num_workers, seed, tmp_path):
+def test_what_is_learned_has_the_law_of_one_process(names, num_workers, seed):
     """As with all chains in one process; not as with those of one replica alone."""
-    pooled, *_ = _run('law', tmp_path, seed, num_workers)
+    pooled = _run(names, seed, num_workers)[0]['law']
     here = tf.distribute.get_strategy()
     assert _same_law_p_value(pooled, programs.law(here, seed + 1)) > FALSE_ALARM
     alone = programs.law(here, seed + 1, num_chains=2)
@@ -138,8 +151,8 @@ def test_what_is_learned_has_the_law_of_one_process(num_workers, seed, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize('num_workers', [None, 2], ids=['mirrored', 'multi_worker'])
-def test_wrappers_around_a_kernel_that_pools(num_workers, seed, tmp_path):
-    outcomes = _run('wrappers', tmp_path, seed, num_workers)
+def test_wrappers_around_a_kernel_that_pools(num_workers, seed):
+    outcomes = [outcome['wrappers'] for outcome in _run(('wrappers',), seed, num_workers)]
     for name in outcomes[0]:
         runs = [outcome[name] for outcome in outcomes]
         assert all_finite([run.all_states for run in runs])
@@ -157,8 +170,8 @@ def _learned(results):
     return results.adaptation
 
 
-def test_misuse_is_named(seed, tmp_path):
-    (messages,) = _run('errors', tmp_path, seed)
+def test_misuse_is_named(seed):
+    messages = _run(MIRRORED, seed, None)[0]['errors']
     expected = {
         'no pool_fn': 'ValueError: `kernel` adapts for 6 steps on each of 2 replicas .* pool_fn=',
         'jit_compile': 'ValueError: `jit_compile` must be False for a `kernel` that pools',

@@ -16,11 +16,13 @@ from tests.support.catalogue import KERNELS
 
 TARGET = targets.LIST
 
-IN_TURN = ('hmc2', 'random_walk', 'hmc2_momentum', 'gradient_mala_exact')
-"""Kernels of the default run, one a composition: cheap to trace, and each another form."""
+IN_TURN = ('mala', 'random_walk', 'gradient_mala_exact')
+"""Kernels of the default run, one a composition: those that are cheap to trace."""
 
 IN_ADDITION = (
     ('transformed', 'hmc6_banded', 'graph'),
+    ('adapter_of_transformed', 'hmc2', 'graph'),
+    ('exchange', 'hmc2_momentum', 'graph'),
     ('exchange', 'random_walk', 'xla'),
     ('with_reductions', 'mala', 'xla'),
 )

@@ -1,5 +1,6 @@
 """What is recorded, pickled or exported goes on as if nothing had happened."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -10,7 +11,7 @@ import tensorflow_probability as tfp
 from tests.contracts.comparisons import assert_identical, is_identical, to_numpy
 from tests.integration import saved_sampler
 from tests.support import targets
-from tests.support.catalogue import DEFAULT, every_kernel_in_depth
+from tests.support.catalogue import DEFAULT, KERNELS
 from tests.support.processes import run_python
 
 NUM_ADAPTATION_STEPS = 4
@@ -24,7 +25,14 @@ def _make(entry, target, is_frozen, seed, state):
     return kernel.frozen(results)
 
 
-both = pytest.mark.parametrize('is_frozen', [False, True], ids=['adaptive', 'frozen'])
+def _adaptive_and_frozen(*default):
+    """All kernels, both ways; those of the default run by name, with whether they are frozen."""
+    cases = []
+    for entry, is_frozen in itertools.product(KERNELS, (False, True)):
+        marks = [] if (entry.name, is_frozen) in default else pytest.mark.slow
+        name = f'{entry.name}-{"frozen" if is_frozen else "adaptive"}'
+        cases.append(pytest.param(entry, is_frozen, marks=marks, id=name))
+    return pytest.mark.parametrize(('entry', 'is_frozen'), cases)
 
 
 # ---- replay
@@ -39,9 +47,8 @@ def _no_graph_rewrites():
     tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False, **before})
 
 
-@both
 @pytest.mark.usefixtures('_no_graph_rewrites')
-@every_kernel_in_depth
+@_adaptive_and_frozen(('hmc2_momentum', False), ('random_walk', False), ('hmc2', True))
 def test_any_step_of_a_chain_replays_from_its_trace(entry, is_frozen, seed):
     """From the step before and the seed in the trace, in eager mode: the same bits."""
     target = targets.NAMEDTUPLE
@@ -67,12 +74,11 @@ def test_any_step_of_a_chain_replays_from_its_trace(entry, is_frozen, seed):
 # ---- pickles
 
 
-@every_kernel_in_depth
-def test_a_frozen_run_resumed_from_a_pickle_is_the_same_run(entry, seed):
+@_adaptive_and_frozen(('hmc2_momentum', True), ('random_walk', True))
+def test_a_run_resumed_from_a_pickle_is_the_same_run(entry, is_frozen, seed):
     target = targets.LIST
     state = target.draw(seed, [4], 'float64')
-    kernel = _make(entry, target, True, seed, state)
-    _check_resumed(kernel, state, seed)
+    _check_resumed(_make(entry, target, is_frozen, seed, state), state, seed)
 
 
 WRAPPERS = {
