@@ -1,4 +1,4 @@
-"""The command line: list | run NAME | report."""
+"""The command line: list | run NAME | report | benchmark."""
 
 import argparse
 import pathlib
@@ -23,22 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog='python -m experiments', description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar='list | run | report')
+    commands = parser.add_subparsers(required=True, metavar='list | run | report | benchmark')
 
     command = commands.add_parser('list', help='show all experiments and their settings')
     command.set_defaults(command=_list)
 
     command = commands.add_parser('run', help='run one experiment')
     command.add_argument('name', metavar='NAME', help='as shown by list')
-    command.add_argument(
-        '--set',
-        dest='assignments',
-        metavar='key=value',
-        nargs='+',
-        action='extend',
-        default=[],
-        help='override settings; lists are separated by commas',
-    )
+    _add_assignments(command, 'key=value')
     _add_output(command)
     command.add_argument('--no-progress', action='store_true', help='show no progress bars')
     command.set_defaults(command=_run)
@@ -52,7 +44,32 @@ def _parser() -> argparse.ArgumentParser:
         help='replace the sections of these results in a page and keep its others',
     )
     command.set_defaults(command=_report)
+
+    command = commands.add_parser('benchmark', help='costs of a step, and peers side by side')
+    command.add_argument(
+        '--only', metavar='SECTIONS', default='', help='which, separated by commas (default: all)'
+    )
+    _add_assignments(command, 'key=value, or section.key=value')
+    command.add_argument('--again', action='store_true', help='measure anew what is there')
+    command.add_argument('--no-run', action='store_true', help='write the page of what is there')
+    command.add_argument(
+        '--publish', metavar='DIR', type=pathlib.Path, help='copy the page and its figures there'
+    )
+    _add_output(command)
+    command.set_defaults(command=_benchmark)
     return parser
+
+
+def _add_assignments(command: argparse.ArgumentParser, form: str) -> None:
+    command.add_argument(
+        '--set',
+        dest='assignments',
+        metavar=form,
+        nargs='+',
+        action='extend',
+        default=[],
+        help='override settings; lists are separated by commas',
+    )
 
 
 def _add_output(command: argparse.ArgumentParser) -> None:
@@ -91,3 +108,9 @@ def _report(options: argparse.Namespace) -> None:
         print(report.write(options.output))
     else:
         print(report.update(options.output, options.into))
+
+
+def _benchmark(options: argparse.Namespace) -> None:
+    from experiments.benchmark import command
+
+    command.run(options)

@@ -76,8 +76,16 @@ def load(name: str, assignments: list[str] | None = None) -> Config:
     """
     if name not in names():
         raise ConfigError(f'no experiment {name!r}; there are {", ".join(names())}.')
-    content = tomllib.loads((_FOLDER / f'{name}.toml').read_text())
-    config = Config(name=name, **content)
+    return read(_FOLDER / f'{name}.toml', assignments)
+
+
+def read(path: pathlib.Path, assignments: list[str] | None = None) -> Config:
+    """The configuration in a file, named after it, with `assignments` applied.
+
+    Raises:
+      ConfigError: for an unknown key, or a value that does not parse as the key's type.
+    """
+    config = Config(name=path.stem, **tomllib.loads(path.read_text()))
     for assignment in assignments or []:
         config = _assign(config, assignment)
     return config

@@ -32,3 +32,41 @@ def volatility(returns: np.ndarray, draws: np.ndarray, path: pathlib.Path) -> No
     axes.legend(loc='upper left', frameon=False, ncols=3)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def scaling(by_size: list[dict], by_chains: list[dict], path: pathlib.Path) -> None:
+    """Seconds a step and peak memory against the dimension, and efficiency against the chains.
+
+    Args:
+      by_size: cases of the benchmark's scaling section with one number of chains.
+      by_chains: cases of one preconditioner and dimension.
+      path: file to write.
+    """
+    optional.load('matplotlib').use('Agg')
+    plt = optional.load('matplotlib.pyplot')
+    figure, (times, memory, chains) = plt.subplots(1, 3, figsize=(13, 4), layout='constrained')
+    names = dict.fromkeys(case['preconditioner'] for case in by_size)
+    for color, name in zip(('C0', 'C1', 'C2'), names, strict=False):
+        own = [case for case in by_size if case['preconditioner'] == name]
+        sizes = [case['num_dims'] for case in own]
+        for key, style, label in (
+            ('frozen_seconds', '-o', name),
+            ('adaptive_seconds', '--^', f'{name}, adapting'),
+        ):
+            times.plot(sizes, [case[key] for case in own], style, color=color, label=label)
+        memory.plot(
+            sizes, [case['peak_bytes'] / 2**20 for case in own], '-o', color=color, label=name
+        )
+    counts = [case['num_chains'] for case in by_chains]
+    chains.plot(counts, [case['ess_per_second'] for case in by_chains], '-o', label='min ESS / s')
+    chains.plot(
+        counts, [1 / case['frozen_seconds'] for case in by_chains], '--^', label='steps / s'
+    )
+    times.set(xlabel='d', ylabel='seconds a step', title='Time')
+    memory.set(xlabel='d', ylabel='MB above an empty process', title='Peak memory')
+    chains.set(xlabel='chains', title='Chains, at a fixed dimension')
+    for axes in (times, memory, chains):
+        axes.set(xscale='log', yscale='log')
+        axes.legend(frameon=False, fontsize='small')
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -10,8 +10,12 @@ class MissingPackageError(ExperimentError):
     """An optional package is not installed; the message holds the command that installs it."""
 
 
-def load(module: str) -> ModuleType:
+def load(module: str, extra: str = 'experiments') -> ModuleType:
     """Imports `module`, a dotted name.
+
+    Args:
+      module: what to import.
+      extra: of this package, that installs it.
 
     Raises:
       MissingPackageError: if its package is not installed.
@@ -21,5 +25,5 @@ def load(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            f'{package} is not installed: pip install "tfp_adaptive[experiments]"'
+            f'{package} is not installed: pip install "tfp_adaptive[{extra}]"'
         ) from error

@@ -77,16 +77,27 @@ def environment() -> dict[str, Any]:
         'python': platform.python_version(),
         'platform': platform.platform(),
         'machine': platform.machine(),
+        'processor': _processor(),
         'cpu_count': os.cpu_count(),
         'devices': [device.device_type for device in tf.config.list_physical_devices()],
     }
+
+
+def _processor() -> str:
+    """Model of the processor where Linux tells, else what Python knows."""
+    try:
+        lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
+    return names[0] if names else platform.processor()
 
 
 def write(record: Record, folder: pathlib.Path) -> pathlib.Path:
     """Writes `folder`/record.json."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
-    content = _without_nan(dataclasses.asdict(record))
+    content = without_nan(dataclasses.asdict(record))
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + '\n')
     return path
 
@@ -117,12 +128,12 @@ def read_all(folder: pathlib.Path) -> list[Record]:
     return [read(path) for path in paths]
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """JSON knows no NaN or infinity: `None` instead; NumPy scalars as Python's."""
     if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
+        return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
+        return [without_nan(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):

@@ -1,5 +1,7 @@
 """Gaussians of known covariance, from trivial to badly scaled."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -30,16 +32,7 @@ def gaussian(
     Raises:
       ExperimentError: for another `kind`.
     """
-    kinds = {
-        'iid': _iid,
-        'anisotropic': _anisotropic,
-        'rotated': _rotated,
-        'neal': _neal,
-        'process': _process,
-    }
-    if kind not in kinds:
-        raise ExperimentError(f'kind must be one of {", ".join(kinds)}; got {kind!r}.')
-    whitening, sd = kinds[kind](num_dims, condition_number)
+    whitening, sd = whiten(kind, num_dims, condition_number)
     return Target(
         name=f'gaussian {kind}',
         event_size=num_dims,
@@ -53,6 +46,29 @@ def gaussian(
             'exact',
         ),
     )
+
+
+def whiten(kind: str, num_dims: int, condition_number: float) -> tuple[np.ndarray, Any]:
+    """W with W S W^T = I, [d, d] or its diagonal [d], and the standard deviations.
+
+    Args:
+      kind: as for `gaussian`, and so the others.
+      num_dims: d.
+      condition_number: of S.
+
+    Raises:
+      ExperimentError: for another `kind`.
+    """
+    kinds = {
+        'iid': _iid,
+        'anisotropic': _anisotropic,
+        'rotated': _rotated,
+        'neal': _neal,
+        'process': _process,
+    }
+    if kind not in kinds:
+        raise ExperimentError(f'kind must be one of {", ".join(kinds)}; got {kind!r}.')
+    return kinds[kind](num_dims, condition_number)
 
 
 def _make_log_prob(whitening: np.ndarray):

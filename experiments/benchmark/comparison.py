@@ -1,0 +1,177 @@
+"""Tables of samplers side by side: one for every target, and where we stand in all of them."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from experiments.config import Config
+from experiments.tables import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A sampler on a target, medians over seeds.
+
+    Attributes:
+      sampler: label.
+      is_ours: or a peer's.
+      unavailable: why there are no figures, or ''.
+      ess_per_gradient: minimum ESS by all gradients of all chains while sampling.
+      ess_per_second: minimum ESS by seconds of sampling.
+      ess_per_second_in_all: the same rate for a wanted minimum ESS, seconds of warm-up included.
+      warmup_gradients: per chain.
+      max_rhat: worst seed.
+      is_converged: whether the chains of every seed agree.
+      shape: chains x draws.
+      compile_seconds: largest.
+    """
+
+    sampler: str
+    is_ours: bool
+    unavailable: str = ''
+    ess_per_gradient: float = math.nan
+    ess_per_second: float = math.nan
+    ess_per_second_in_all: float = math.nan
+    warmup_gradients: float = math.nan
+    max_rhat: float = math.nan
+    is_converged: bool = False
+    shape: str = ''
+    compile_seconds: float = math.nan
+
+
+def summarise(runs: list[dict[str, Any]], wanted_ess: float, max_rhat: float) -> Row:
+    """The row of one sampler on one target.
+
+    Args:
+      runs: results of its units, one a seed.
+      wanted_ess: for which the warm-up is paid.
+      max_rhat: of chains that agree.
+    """
+    first = runs[0]
+    for run in runs:
+        if 'unavailable' in run:
+            return Row(first['sampler'], first['is_ours'], run['unavailable'])
+    # chains that never move have no effective size and no R-hat
+    sizes = np.array([run['min_ess'] or 0.0 for run in runs])
+    rhats = [math.inf if run['max_rhat'] is None else run['max_rhat'] for run in runs]
+
+    def column(name):
+        return np.array([run[name] for run in runs])
+
+    gradients = column('num_chains') * column('num_gradients')
+    rates = sizes / column('sampling_seconds')
+    with np.errstate(divide='ignore'):
+        rates_in_all = wanted_ess / (column('warmup_seconds') + wanted_ess / rates)
+    return Row(
+        sampler=first['sampler'],
+        is_ours=first['is_ours'],
+        ess_per_gradient=float(np.median(sizes / gradients)),
+        ess_per_second=float(np.median(rates)),
+        ess_per_second_in_all=float(np.median(rates_in_all)),
+        warmup_gradients=float(np.median(column('num_warmup_gradients'))),
+        max_rhat=max(rhats),
+        is_converged=max(rhats) <= max_rhat,
+        shape=f'{first["num_chains"]} x {first["num_results"]}',
+        compile_seconds=float(max(column('compile_seconds'))),
+    )
+
+
+def tables(config: Config, results: dict[str, Any]) -> list[Table]:
+    """All tables of the section."""
+    settings = config.settings
+    by_target: dict[str, dict[str, list]] = {}
+    for run in results.values():
+        by_target.setdefault(run['target'], {}).setdefault(run['sampler'], []).append(run)
+    rows = {
+        target: [
+            summarise(runs, settings['wanted_ess'], settings['max_rhat'])
+            for runs in samplers.values()
+        ]
+        for target, samplers in by_target.items()
+    }
+    sizes = {run['target']: run['event_size'] for run in results.values() if 'event_size' in run}
+    standings = Table(
+        title='Where we stand',
+        columns=[
+            'target',
+            'd',
+            'ours',
+            'per gradient',
+            'best peer',
+            'per gradient',
+            'ours / best',
+            'best peer per second',
+            'ours / best',
+            'best peer with warm-up',
+            'ours / best',
+        ],
+        rows=[_standing(target, sizes.get(target), found) for target, found in rows.items()],
+        note=(
+            'Minimum ESS per gradient, per second, and per second with warm-up, of the kernel of '
+            'ours that is best per second with warm-up; each against the best peer in that '
+            'respect, of those that converged. Below 1 the peer is first.'
+        ),
+    )
+    return [standings, *(_target_table(t, sizes.get(t), r, settings) for t, r in rows.items())]
+
+
+def _standing(target, size, rows) -> list[Any]:
+    own = _best([row for row in rows if row.is_ours], 'ess_per_second_in_all')
+    peers = [row for row in rows if not row.is_ours and row.is_converged]
+    cells: list[Any] = [target, size, own.sampler if own else None]
+    cells.append(own.ess_per_gradient if own else None)
+    for name in ('ess_per_gradient', 'ess_per_second', 'ess_per_second_in_all'):
+        peer = _best(peers, name)
+        cells.append(peer.sampler if peer else None)
+        if name == 'ess_per_gradient':
+            cells.append(peer.ess_per_gradient if peer else None)
+        cells.append(getattr(own, name) / getattr(peer, name) if own and peer else None)
+    return cells
+
+
+def _best(rows: list[Row], name: str) -> Row | None:
+    """The best of those that converged, or of all if none did."""
+    found = [row for row in rows if not row.unavailable]
+    candidates = [row for row in found if row.is_converged] or found
+    return max(candidates, key=lambda row: getattr(row, name), default=None)
+
+
+def _target_table(target, size, rows, settings) -> Table:
+    return Table(
+        title=f'{target}, d = {size}',
+        columns=[
+            'sampler',
+            'min ESS / gradient',
+            'min ESS / s',
+            'with warm-up',
+            'gradients in warm-up',
+            'max R-hat',
+            'chains x draws',
+            'compile s',
+        ],
+        rows=[_cells(row, settings['max_rhat']) for row in rows],
+        note=(
+            f'ESS: smallest over all coordinates of q and q^2, all chains together; medians over '
+            f'{len(settings["seeds"])} seeds, R-hat the worst of them. Gradients in warm-up: per '
+            f'chain. With warm-up: until a minimum ESS of {settings["wanted_ess"]:,.0f}. '
+            f'Compilation is apart.'
+        ),
+    )
+
+
+def _cells(row: Row, max_rhat: float) -> list[Any]:
+    if row.unavailable:
+        return [row.sampler, row.unavailable, *[None] * 6]
+    rhat = f'{row.max_rhat:.3f}'
+    return [
+        row.sampler,
+        row.ess_per_gradient,
+        row.ess_per_second,
+        row.ess_per_second_in_all,
+        round(row.warmup_gradients),
+        rhat if row.is_converged else f'{rhat}: above {max_rhat}, not converged',
+        row.shape,
+        row.compile_seconds,
+    ]

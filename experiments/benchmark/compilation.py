@@ -1,0 +1,119 @@
+"""Section: what the first call costs, and that later ones compile nothing."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments import programs, targets
+from experiments.benchmark import counting, kernels, stepping
+from experiments.benchmark.section import Section
+from experiments.config import Config
+from experiments.tables import Table
+
+_LATER = ('another seed', 'another number of draws', 'another length of the warm-up')
+
+
+def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    for label in config.settings['kernels']:
+        yield label, functools.partial(_measure, config, label)
+
+
+def _measure(config: Config, label: str) -> dict[str, Any]:
+    settings = config.settings
+    target = targets.make(**config.target)
+    state = target.initial_state(settings['num_chains'], (settings['seed'], 0))
+    # the first program of a process pays for starting the compiler
+    tf.function(lambda x: x + 1, jit_compile=True)(state)
+    return {
+        'seconds': _compile_programs(target, state, settings, label),
+        'sample': _compile_sample(target, state, settings, label),
+    }
+
+
+def _compile_programs(target, state, settings, label) -> dict[str, float]:
+    """Seconds of the first call less those of the second, of both programs."""
+    num_steps = settings['num_steps']
+    kernel = kernels.make(target.log_prob, num_steps, label)
+    warm_up = programs.warm_up_program(kernel, num_steps)
+    first = stepping.seconds_of(warm_up, state, tf.constant([0, 1]))
+    second = stepping.seconds_of(warm_up, state, tf.constant([0, 2]))
+    state, results = warm_up(state, tf.constant([0, 3]))
+    learned = programs.proposal_of(results)
+    sample = programs.sampling_program(kernel, num_steps)
+    first_draws = stepping.seconds_of(sample, state, learned, tf.constant([0, 4]))
+    second_draws = stepping.seconds_of(sample, state, learned, tf.constant([0, 5]))
+    return {'warm-up': first - second, 'sampling': first_draws - second_draws}
+
+
+def _compile_sample(target, state, settings, label) -> dict[str, Any]:
+    """Compile seconds and copies of the target of a first `tfpa.sample`, and of later ones."""
+    counter = counting.TraceCounter(target.log_prob)
+    num_steps, found = settings['num_steps'], {}
+    for name, seed, num_results, num_warmup_steps in (
+        ('first', 1, num_steps, num_steps),
+        (_LATER[0], 2, num_steps, num_steps),
+        (_LATER[1], 2, 2 * num_steps, num_steps),
+        (_LATER[2], 2, num_steps, 2 * num_steps),
+    ):
+        before = counter.num_traced
+        run = tfpa.sample(
+            counter,
+            num_results,
+            num_warmup_steps,
+            initial_state=state,
+            kernel=_maker(label, num_warmup_steps),
+            seed=(seed, 0),
+            progress=False,
+        )
+        found[name] = {
+            'seconds': run.timings.compile,
+            'copies': counter.num_traced - before,
+        }
+    return found
+
+
+def _maker(label, num_adaptation_steps):
+    return lambda log_prob: kernels.make(log_prob, num_adaptation_steps, label)
+
+
+def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
+    rows = []
+    for label, found in results.items():
+        first, *later = (found['sample'][name] for name in ('first', *_LATER))
+        rows.append(
+            [
+                label,
+                found['seconds']['warm-up'],
+                found['seconds']['sampling'],
+                config.settings['goal'],
+                first['seconds'],
+                first['copies'],
+                *(f'{each["copies"]} ({each["seconds"]:.2g} s)' for each in later),
+            ]
+        )
+    return [
+        Table(
+            title='Compile time',
+            columns=[
+                'kernel',
+                'warm-up program, s',
+                'sampling program, s',
+                'goal: each at most',
+                '`sample`, both, s',
+                'copies of the target',
+                *(f'compiled for {name}' for name in _LATER),
+            ],
+            rows=rows,
+            note=(
+                f'Target: {config.target["data"]}. Programs of `tfp.mcmc.sample_chain`: first call '
+                'less second. Of `tfpa.sample`: how often it then traces the target again, and the '
+                'seconds it spends.'
+            ),
+        )
+    ]
+
+
+SECTION = Section('compilation', _units, _tables)

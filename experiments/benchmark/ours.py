@@ -1,0 +1,41 @@
+"""Our samplers in the comparison: `tfpa.sample`, nothing tuned to the target."""
+
+import tfp_adaptive as tfpa
+from experiments.benchmark import kernels
+from experiments.benchmark.sampling import Draws, Problem, Sampler
+
+
+def make(label: str, num_chains: int, problem: Problem) -> Sampler:
+    """The sampler of a kernel.
+
+    Args:
+      label: of `kernels`.
+      num_chains: C; the draws of all chains together are as many as the problem wants.
+      problem: to solve.
+    """
+    num_results = problem.num_short_results * problem.num_chains // num_chains
+
+    def make_kernel(log_prob):
+        return kernels.make(log_prob, problem.num_warmup_steps, label, problem.preconditioner)
+
+    def sample(seed: int) -> Draws:
+        run = tfpa.sample(
+            problem.target.log_prob,
+            num_results,
+            problem.num_warmup_steps,
+            initial_state=problem.initial_state(num_chains, seed),
+            kernel=make_kernel,
+            seed=(seed, 1),
+            progress=False,
+        )
+        warm = run.warmup_kernel_results.info
+        return Draws(
+            states=run.states,
+            num_gradients=float(run.kernel_results.info.num_gradients),
+            num_warmup_gradients=float(warm.num_gradients + 2 * warm.num_hessian_vector_products),
+            compile_seconds=run.timings.compile,
+            warmup_seconds=run.timings.warmup,
+            sampling_seconds=run.timings.sampling,
+        )
+
+    return sample

@@ -1,0 +1,75 @@
+"""The benchmark as one Markdown page."""
+
+import pathlib
+import shutil
+
+from experiments.benchmark.section import Ledger, Section
+from experiments.config import Config
+from experiments.tables import to_markdown
+
+FILE_NAME = 'benchmark.md'
+
+_INTRODUCTION = """# Benchmark
+
+Written by `python -m experiments benchmark`, which measures what is missing and keeps what is
+there; `--only {names}` chooses sections.
+"""
+
+
+def write(
+    sections: list[tuple[Section, Config, Ledger]],
+    folder: pathlib.Path,
+    publish: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """Writes `folder`/benchmark.md from the sections that have results.
+
+    Args:
+      sections: with their settings and results.
+      folder: of the benchmark's results.
+      publish: a second folder that gets the page and its figures.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ','.join(section.name for section, _, _ in sections)
+    texts, figures = [_INTRODUCTION.format(names=names)], []
+    for section, config, ledger in sections:
+        if not ledger.units:
+            continue
+        drawn = section.draw(config, ledger.results, folder)
+        tables = section.tables(config, ledger.results)
+        texts += [
+            f'## {config.description}\n',
+            _circumstances(config, ledger),
+            *(to_markdown(table, level=3) for table in tables),
+            *(f'![{name}]({name})\n' for name in drawn),
+        ]
+        figures += drawn
+    path = folder / FILE_NAME
+    path.write_text('\n'.join(texts))
+    if publish is not None:
+        publish.mkdir(parents=True, exist_ok=True)
+        for name in (FILE_NAME, *figures):
+            shutil.copy(folder / name, publish / name)
+        path = publish / FILE_NAME
+    return path
+
+
+def _circumstances(config: Config, ledger: Ledger) -> str:
+    """Machine, versions, date, load and settings of a section."""
+    machine, units = ledger.environment, ledger.units.values()
+    first, last = min(u.finished for u in units), max(u.finished for u in units)
+    minutes, load = sum(u.seconds for u in units) / 60, max(u.load for u in units)
+    packages = ('tfp_adaptive', 'tensorflow', 'tensorflow_probability', 'numpy', 'python')
+    peers = [name for name in ('jax', 'blackjax', 'nutpie', 'pymc') if name in machine]
+    versions = ', '.join(f'{name} {machine[name]}' for name in (*packages, *peers))
+    settings = ', '.join(
+        f'`{key}={value}`' for key, value in {**config.target, **config.settings}.items()
+    )
+    busy = ''
+    if load > machine['cpu_count'] + 1:
+        busy = ' The machine was busy with other work: read the seconds with care.'
+    return (
+        f'{len(ledger.units)} measurements, {minutes:.1f} minutes, from {first} to {last}, on '
+        f'{machine["processor"]}, {machine["cpu_count"]} cores, {machine["platform"]}; load '
+        f'average up to {load:.1f}.{busy} {versions}. `python -m experiments benchmark '
+        f'--only {config.name}`, {settings}.\n'
+    )

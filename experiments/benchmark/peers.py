@@ -1,0 +1,122 @@
+"""Section: our samplers and those of others on the same densities, in one run."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experiments import effective_size, targets
+from experiments.benchmark import (
+    comparison,
+    ours,
+    peers_blackjax,
+    peers_nutpie,
+    peers_tfp,
+)
+from experiments.benchmark.sampling import Problem, Sampler
+from experiments.benchmark.section import Section
+from experiments.config import Config, ConfigError
+from experiments.optional import MissingPackageError
+
+PEERS: dict[str, Callable[[Problem], Sampler]] = {
+    'TFP NUTS (unit metric)': peers_tfp.nuts,
+    'TFP windowed NUTS': peers_tfp.windowed_nuts,
+    'TFP windowed HMC': peers_tfp.windowed_hmc,
+    'TFP SNAPER-HMC': functools.partial(peers_tfp.snaper, None),
+    'TFP SNAPER-HMC (64 chains)': functools.partial(peers_tfp.snaper, 64),
+    'BlackJAX NUTS (diagonal)': functools.partial(peers_blackjax.nuts, True),
+    'BlackJAX NUTS (dense)': functools.partial(peers_blackjax.nuts, False),
+    'ChEES-HMC': functools.partial(peers_blackjax.chees, None, None),
+    'ChEES-HMC (64 chains)': functools.partial(peers_blackjax.chees, 64, None),
+    'ChEES-HMC (64 chains; diagonal)': functools.partial(peers_blackjax.chees, 64, 'diagonal'),
+    'nutpie (low rank)': peers_nutpie.low_rank,
+}
+"""Label -> what makes the sampler; each with the settings its authors recommend."""
+
+_DENSE = 'BlackJAX NUTS (dense)'
+_OWN_KEYS = ('ours', 'preconditioner')
+
+
+def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """For each seed all samplers in turn, so that a busy hour slows all of them."""
+    settings = config.settings
+    own = {options['label']: _ours(options['ours'], settings) for options in config.targets}
+    known = list(dict.fromkeys([*(label for makers in own.values() for label in makers), *PEERS]))
+    wanted = settings['samplers'] or known
+    unknown = set(wanted) - set(known)
+    if unknown:
+        raise ConfigError(
+            f'samplers={",".join(sorted(unknown))} names no sampler; there are {"; ".join(known)}.'
+        )
+    for target, options in config.chosen_targets():
+        problem = _problem(settings, options)
+        made: dict[str, Sampler] = {}
+        makers = {**own[target], **PEERS}
+        for seed in settings['seeds']:
+            for label in filter(wanted.__contains__, makers):
+                found = {
+                    'target': target,
+                    'sampler': label,
+                    'is_ours': label in own[target],
+                    'seed': seed,
+                }
+                make = functools.partial(_find_or_make, made, label, makers[label], problem)
+                unit = functools.partial(_measure, found, make, problem, settings)
+                yield f'{target}: {label}: seed {seed}', unit
+
+
+def _ours(labels, settings) -> dict[str, Callable[[Problem], Sampler]]:
+    """Each of our kernels with each number of chains."""
+    return {
+        label if num_chains == settings['num_chains'] else f'{label} ({num_chains} chains)': (
+            functools.partial(ours.make, label, num_chains)
+        )
+        for label in labels
+        for num_chains in settings['our_chains']
+    }
+
+
+def _find_or_make(made, label, make, problem) -> Sampler:
+    """The sampler of a label, compiled for one seed and kept for the others."""
+    if label not in made:
+        made[label] = make(problem)
+    return made[label]
+
+
+def _problem(settings, options) -> Problem:
+    arguments = {key: value for key, value in options.items() if key not in _OWN_KEYS}
+    return Problem(
+        target=targets.make(**arguments),
+        arguments=arguments,
+        preconditioner=options['preconditioner'],
+        num_chains=settings['num_chains'],
+        num_warmup_steps=settings['num_warmup_steps'],
+        num_results=settings['num_results'],
+        num_short_results=settings['num_short_results'],
+    )
+
+
+def _measure(found, make, problem, settings) -> dict[str, Any]:
+    limit = settings['max_dense_dims']
+    if found['sampler'] == _DENSE and problem.target.event_size > limit:
+        return found | {'unavailable': f'not run: a dense metric only up to d = {limit}'}
+    try:
+        draws = make()(found['seed'])
+    except MissingPackageError as error:
+        return found | {'unavailable': str(error)}
+    min_ess, max_rhat = effective_size.smallest(draws.states.astype('float32'))
+    num_results, num_chains, event_size = draws.states.shape
+    return found | {
+        'event_size': event_size,
+        'num_chains': num_chains,
+        'num_results': num_results,
+        'min_ess': min_ess,
+        'max_rhat': max_rhat,
+        'num_gradients': draws.num_gradients,
+        'num_warmup_gradients': draws.num_warmup_gradients,
+        'compile_seconds': draws.compile_seconds,
+        'warmup_seconds': draws.warmup_seconds,
+        'sampling_seconds': draws.sampling_seconds,
+    }
+
+
+SECTION = Section('peers', _units, comparison.tables)

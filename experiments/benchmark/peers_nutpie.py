@@ -1,0 +1,79 @@
+"""nutpie with its low-rank metric, on a density that PyMC compiles with Numba: its own way."""
+
+import os
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from experiments import optional
+from experiments.benchmark import densities
+from experiments.benchmark.sampling import Draws, Problem, Sampler
+
+_NAME = 'q'
+_CLOCK = 1e-6
+
+
+def low_rank(problem: Problem) -> Sampler:
+    """NUTS in Rust, chains in parallel threads, started at the first chain's start with a jitter.
+
+    Warm-up and sampling are one call; the warm-up's seconds are those of a second call with the
+    same seed that stops after it.
+    """
+    nutpie, pymc = optional.load('nutpie', 'peers'), optional.load('pymc', 'peers')
+    log_prob, event_size = densities.make(
+        optional.load('pytensor.tensor', 'peers'), **problem.arguments
+    )
+    compiled: list[Any] = []
+
+    def compile_model(start):
+        with pymc.Model() as model:
+            q = pymc.Flat(_NAME, shape=event_size)
+            pymc.Potential('log_prob', log_prob(q))
+        return nutpie.compile_pymc_model(
+            model, initial_points={_NAME: start.astype(np.float64)}, jitter_rvs={q}
+        )
+
+    def call(model, num_results, seed):
+        begin = time.perf_counter()
+        trace = nutpie.sample(
+            model,
+            draws=num_results,
+            tune=problem.num_warmup_steps,
+            chains=problem.num_chains,
+            cores=os.cpu_count(),
+            seed=seed,
+            low_rank_modified_mass_matrix=True,
+            progress_bar=False,
+        )
+        return trace, time.perf_counter() - begin
+
+    def sample(seed: int) -> Draws:
+        begin = time.perf_counter()
+        if not compiled:
+            with warnings.catch_warnings():
+                # of a missing BLAS, which Numba does not use
+                warnings.simplefilter('ignore', UserWarning)
+                compiled.append(compile_model(problem.initial_state(1, seed).numpy()[0]))
+        middle = time.perf_counter()
+        with warnings.catch_warnings():
+            # of fewer draws than chains
+            warnings.simplefilter('ignore', UserWarning)
+            _, warming = call(compiled[0], 1, seed)
+        trace, seconds = call(compiled[0], problem.num_results, seed)
+        draws = trace['posterior'][_NAME].to_numpy()
+        leapfrogs, warmup_leapfrogs = (
+            trace[group]['n_steps'].to_numpy().sum(axis=1).mean()
+            for group in ('sample_stats', 'warmup_sample_stats')
+        )
+        return Draws(
+            states=np.swapaxes(draws, 0, 1),
+            num_gradients=float(leapfrogs),
+            num_warmup_gradients=float(warmup_leapfrogs),
+            compile_seconds=middle - begin,
+            warmup_seconds=warming,
+            sampling_seconds=max(seconds - warming, _CLOCK),
+        )
+
+    return sample

@@ -1,0 +1,61 @@
+"""What every sampler of the comparison hands back, ours and others."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.targets import Target
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What a sampler is given.
+
+    Attributes:
+      target: with its TensorFlow density.
+      arguments: that made it, for other libraries.
+      preconditioner: of ours.
+      num_chains: C.
+      num_warmup_steps: steps thrown away.
+      num_results: draws per chain of samplers that make long trajectories.
+      num_short_results: of samplers that spend one or two gradients a step.
+    """
+
+    target: Target
+    arguments: dict[str, Any]
+    preconditioner: str
+    num_chains: int
+    num_warmup_steps: int
+    num_results: int
+    num_short_results: int
+
+    def initial_state(self, num_chains: int, seed: int) -> Any:
+        """The starts of chains, [C, d], the same for every sampler."""
+        return self.target.initial_state(num_chains, (seed, 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """One run. Gradients are means over chains.
+
+    Attributes:
+      states: [N, C, d].
+      num_gradients: while sampling.
+      num_warmup_gradients: a Hessian-vector product counts as two.
+      compile_seconds: 0 where it was compiled before.
+      warmup_seconds: without compilation.
+      sampling_seconds: likewise.
+    """
+
+    states: np.ndarray
+    num_gradients: float
+    num_warmup_gradients: float
+    compile_seconds: float
+    warmup_seconds: float
+    sampling_seconds: float
+
+
+Sampler = Callable[[int], Draws]
+"""seed -> draws; compiled at its first call."""

@@ -1,0 +1,169 @@
+"""Section: time, memory and efficiency as dimensions and chains grow."""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from experiments import figures
+from experiments.benchmark.section import Section
+from experiments.config import Config
+from experiments.errors import ExperimentError
+from experiments.tables import Table
+
+FIGURE = 'scaling.png'
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PROCESS = 'experiments.benchmark.scaling_process'
+
+
+def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    settings = config.settings
+    cases = [
+        (preconditioner, num_dims, settings['num_chains'])
+        for preconditioner in ('diagonal', 'banded', 'cholesky')
+        for num_dims in settings[f'{preconditioner}_dims']
+    ]
+    cases += [
+        (settings['chains_preconditioner'], settings['chains_dims'], num_chains)
+        for num_chains in settings['chains']
+    ]
+    for preconditioner, num_dims, num_chains in dict.fromkeys(cases):
+        case = {
+            'preconditioner': preconditioner,
+            'num_dims': num_dims,
+            'num_chains': num_chains,
+            'settings': settings,
+        }
+        key = f'{preconditioner}, d = {num_dims}, {num_chains} chains'
+        yield key, functools.partial(in_fresh_process, case)
+
+
+def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
+    """Measures one case in a process of its own, whose peak memory is then its own.
+
+    Raises:
+      ExperimentError: if the process fails.
+    """
+    done = subprocess.run(
+        [sys.executable, '-m', _PROCESS],
+        input=json.dumps(case),
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
+        raise ExperimentError(f'measuring {case["preconditioner"]} failed: {last[0]}')
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def slope(sizes: list[float], values: list[float]) -> float | None:
+    """Exponent p of values ~ sizes^p by least squares in logarithms; `None` below two points."""
+    if len(sizes) < 2:
+        return None
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
+    settings = config.settings
+    found = list(results.values())
+    by_size = [case for case in found if case['num_chains'] == settings['num_chains']]
+    return [
+        _case_table(
+            f'Scaling in the dimension, {settings["num_chains"]} chains', by_size, settings
+        ),
+        _slope_table(by_size, settings),
+        _case_table(
+            f'Scaling in the chains, d = {settings["chains_dims"]}', _by_chains(found, settings)
+        ),
+    ]
+
+
+def _by_chains(found, settings):
+    return [
+        case
+        for case in found
+        if (case['preconditioner'], case['num_dims'])
+        == (settings['chains_preconditioner'], settings['chains_dims'])
+    ]
+
+
+def _case_table(title, cases, settings=None) -> Table:
+    note = ''
+    if settings:
+        note = (
+            f'Autoregressive Gaussian, phi = {settings["phi"]}; {settings["kernel"]}; '
+            f'{settings["num_warmup_steps"]} steps of warm-up. Peak memory: of a fresh process, '
+            f'above what it needs for a program of one number. ESS: smallest over q and q^2 of '
+            f'{settings["num_watched"]} coordinates spread over the path, sampling alone.'
+        )
+    return Table(
+        title=title,
+        columns=[
+            'preconditioner',
+            'd',
+            'chains',
+            'gradient, us',
+            'frozen step, us',
+            'adaptive step, us',
+            'peak memory, MB',
+            'min ESS / gradient',
+            'min ESS / s',
+            'max R-hat',
+        ],
+        rows=[
+            [
+                case['preconditioner'],
+                case['num_dims'],
+                case['num_chains'],
+                1e6 * case['gradient_seconds'],
+                1e6 * case['frozen_seconds'],
+                1e6 * case['adaptive_seconds'],
+                case['peak_bytes'] / 2**20,
+                case['ess_per_gradient'],
+                case['ess_per_second'],
+                f'{case["max_rhat"]:.3f}',
+            ]
+            for case in cases
+        ],
+        note=note,
+    )
+
+
+def _slope_table(cases, settings) -> Table:
+    rows = []
+    for preconditioner in dict.fromkeys(case['preconditioner'] for case in cases):
+        own = [case for case in cases if case['preconditioner'] == preconditioner]
+        least = settings['dense_from' if preconditioner == 'cholesky' else 'sparse_from']
+        large = [case for case in own if case['num_dims'] >= least]
+        sizes = [case['num_dims'] for case in large]
+        slopes = [
+            slope(sizes, [case[name] for case in large])
+            for name in ('frozen_seconds', 'adaptive_seconds', 'peak_bytes')
+        ]
+        rows.append([preconditioner, f'd >= {least}', *slopes])
+    return Table(
+        title='Exponents: cost grows as d^p',
+        columns=['preconditioner', 'fit to', 'p, frozen step', 'p, adaptive step', 'p, memory'],
+        rows=rows,
+    )
+
+
+def _draw(config: Config, results: dict[str, Any], folder: pathlib.Path) -> list[str]:
+    settings = config.settings
+    found = list(results.values())
+    by_size = [case for case in found if case['num_chains'] == settings['num_chains']]
+    if not by_size:
+        return []
+    figures.scaling(by_size, _by_chains(found, settings), folder / FIGURE)
+    return [FIGURE]
+
+
+SECTION = Section('scaling', _units, _tables, _draw)

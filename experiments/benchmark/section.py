@@ -1,0 +1,141 @@
+"""What a section of the benchmark is, and what it leaves behind."""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Any
+
+from experiments import config as configs
+from experiments import records
+from experiments.config import Config
+from experiments.errors import ExperimentError
+from experiments.tables import Table
+
+SETTINGS = pathlib.Path(__file__).parent / 'settings'
+
+_PEERS = ('jax', 'blackjax', 'nutpie', 'pymc')
+_SELECTIONS = ('only', 'samplers')
+"""Settings that say which units are wanted, and change no unit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A part of the benchmark that can run alone.
+
+    Attributes:
+      name: of its settings file.
+      units: config -> (key, function that measures) in the order to run; a unit's result is a dict
+        of JSON values, and is kept as soon as it is there.
+      tables: (config, {key: result}) -> tables of the units there are.
+      draw: (config, {key: result}, folder) -> names of the figures it wrote.
+    """
+
+    name: str
+    units: Callable[[Config], Iterator[tuple[str, Callable[[], dict[str, Any]]]]]
+    tables: Callable[[Config, dict[str, Any]], list[Table]]
+    draw: Callable[[Config, dict[str, Any], pathlib.Path], list[str]] = lambda *_: []
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One measurement.
+
+    Attributes:
+      result: what was found.
+      finished: UTC time, ISO format.
+      seconds: it took.
+      load: load average of the last minute when it ended.
+    """
+
+    result: dict[str, Any]
+    finished: str
+    seconds: float
+    load: float
+
+
+class Ledger:
+    """The units of one section, on disk after each of them.
+
+    The file is named after the settings that differ from the defaults, so that results of
+    different settings never mix; a file left by other defaults is started afresh.
+    """
+
+    def __init__(self, folder: pathlib.Path, config: Config):
+        """Reads what is there.
+
+        Args:
+          folder: of the benchmark's results.
+          config: of the section.
+
+        Raises:
+          ExperimentError: if the file is not one of a section.
+        """
+        self.path = folder / f'{_without_selections(config).run_name}.json'
+        self.settings = _fingerprint(config)
+        self.units: dict[str, Unit] = {}
+        self.environment: dict[str, Any] = {}
+        if self.path.is_file():
+            self._read()
+
+    def _read(self):
+        try:
+            content = json.loads(self.path.read_text())
+            if content['settings'] != self.settings:
+                return
+            self.environment = content['environment']
+            self.units = {key: Unit(**unit) for key, unit in content['units'].items()}
+        except (ValueError, TypeError, KeyError) as error:
+            raise ExperimentError(f'{self.path} holds no results: {error}.') from error
+
+    def is_done(self, key: str) -> bool:
+        """Whether a unit need not be measured again; one that could not be is tried again."""
+        return key in self.units and 'unavailable' not in self.units[key].result
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """{key: result}."""
+        return {key: unit.result for key, unit in self.units.items()}
+
+    def put(self, key: str, result: dict[str, Any], seconds: float) -> None:
+        """Keeps a unit that has just been measured on this machine."""
+        self.environment = {**records.environment(), **_versions(_PEERS)}
+        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+        self.units[key] = Unit(records.without_nan(result), finished, seconds, os.getloadavg()[0])
+        content = {
+            'settings': self.settings,
+            'environment': self.environment,
+            'units': {key: dataclasses.asdict(unit) for key, unit in self.units.items()},
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self.path.with_suffix('.partial')
+        scratch.write_text(json.dumps(content, indent=1, allow_nan=False) + '\n')
+        scratch.replace(self.path)
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Of the packages that are installed."""
+    found = {}
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def load_settings(name: str, assignments: list[str] | None = None) -> Config:
+    """Settings of the section `name`, with 'key=value' `assignments` applied."""
+    return configs.read(SETTINGS / f'{name}.toml', assignments)
+
+
+def _without_selections(config: Config) -> Config:
+    overrides = {k: v for k, v in config.overrides.items() if k not in _SELECTIONS}
+    return dataclasses.replace(config, overrides=overrides)
+
+
+def _fingerprint(config: Config) -> dict[str, Any]:
+    settings = {k: v for k, v in config.settings.items() if k not in _SELECTIONS}
+    return {'settings': settings, 'targets': {t['label']: t for t in config.targets}}
