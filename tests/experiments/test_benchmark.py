@@ -1,0 +1,303 @@
+"""The benchmark, tiny: what its sections count and keep; never how long anything takes."""
+
+import functools
+import json
+
+import pytest
+
+import tfp_adaptive as tfpa
+from experiments import cli, programs
+from experiments.benchmark import scaling, scaling_process
+from experiments.benchmark.command import SECTIONS, measure, settings_of
+from experiments.benchmark.section import Ledger, Section, load_settings
+from experiments.config import ConfigError
+from experiments.errors import ExperimentError
+from experiments.tables import Table
+
+
+@pytest.fixture(autouse=True)
+def _without_xla(monkeypatch):
+    monkeypatch.setattr(tfpa, 'sample', functools.partial(tfpa.sample, jit_compile=False))
+    monkeypatch.setattr(programs, 'JIT_COMPILE', False)
+
+
+@pytest.fixture
+def small_data(monkeypatch, rng):
+    """Every data set is the same few rows."""
+    labels = (rng.uniform(size=20) < 0.5).astype(float)
+    monkeypatch.setattr('experiments.data.load', lambda name: (rng.normal(size=[20, 2]), labels))
+
+
+def _benchmark(tmp_path, section, *assignments):
+    """(results by unit, the page) of one section with some settings."""
+    arguments = ['--only', section, '--output', str(tmp_path), '--set', *assignments]
+    assert cli.main(['benchmark', *arguments]) == 0
+    [path] = (tmp_path / 'benchmark').glob('*.json')
+    units = json.loads(path.read_text())['units']
+    page = (tmp_path / 'benchmark' / 'benchmark.md').read_text()
+    return {key: unit['result'] for key, unit in units.items()}, page
+
+
+def test_counts(tmp_path):
+    settings = ['num_steps=4', 'num_chains=3', 'num_dims=7']
+    results, page = _benchmark(tmp_path, 'counts', *settings)
+    assert list(results) == load_settings('counts').settings['kernels']
+    for found in results.values():
+        length = found['num_leapfrog_steps']
+        for kernel in ('frozen', 'adaptive'):
+            assert found[kernel]['evaluations'] == [length, length]
+            assert found[kernel]['copies_later'] == 0
+            assert found[kernel]['largest_tensor'] < found['chains_times_squared_size'] == 3 * 7**2
+        least, mean, most = found['adaptive']['products']
+        assert (least, mean, most) == (0, 0, 0) if length == 1 else 2 <= least <= mean <= most
+        assert found['frozen']['products'] == [0, 0, 0]
+        assert found['frozen']['operations'] < found['adaptive']['operations']
+    assert '| L=5 ' in page
+    assert 'cores' in page
+    assert 'tensorflow_probability' in page
+
+
+def test_overhead(tmp_path):
+    settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
+    results, page = _benchmark(tmp_path, 'overhead', *settings)
+    [(target, found)] = results.items()
+    assert target == 'process'
+    assert found['event_size'] == 51
+    assert set(found['seconds']) == {
+        *('gradient', 'value and gradient', 'L=2, frozen', 'L=2, adaptive')
+    }
+    seconds, ratios = found['seconds'], found['kernels']['L=2']
+    assert ratios['overhead'] == pytest.approx(
+        seconds['L=2, frozen'] / (2 * seconds['value and gradient'])
+    )
+    assert ratios['adaptive'] == pytest.approx(seconds['L=2, adaptive'] / seconds['L=2, frozen'])
+    assert '| 2.5 ' in page
+
+
+def test_compilation(tmp_path, small_data):
+    results, page = _benchmark(
+        tmp_path, 'compilation', 'kernels=L=1 refreshed 0.6', 'num_chains=2', 'num_steps=4'
+    )
+    [found] = results.values()
+    assert set(found['seconds']) == {'warm-up', 'sampling'}
+    assert found['sample']['first']['copies'] >= 2
+    assert len(found['sample']) == 4
+    assert 'another seed' in page
+
+
+def test_adaptation(tmp_path):
+    settings = ['lengths=4,8', 'seeds=1,2', 'num_results=20', 'num_chains=2', 'kernels=L=2']
+    results, page = _benchmark(tmp_path, 'adaptation', 'only=process', *settings)
+    [found] = results.values()
+    assert [(run['num_steps'], run['seed']) for run in found['runs']] == [
+        *((4, 1), (4, 2), (8, 1), (8, 2))
+    ]
+    # two gradients to find a first scale, two a step, and at least two products a step
+    assert all(run['cost'] >= 2 + 6 * run['num_steps'] for run in found['runs'])
+    assert 'relative to the longest' in page
+
+
+def test_scaling(tmp_path, monkeypatch):
+    monkeypatch.setattr(scaling, 'in_fresh_process', lambda case: scaling_process.measure(**case))
+    sizes = ['diagonal_dims=5,9', 'banded_dims=', 'cholesky_dims=', 'chains=2,3', 'chains_dims=5']
+    short = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8', 'repetitions=1']
+    fits = ['sparse_from=5', 'chains_preconditioner=diagonal', 'seconds=0.001']
+    results, page = _benchmark(tmp_path, 'scaling', *sizes, *short, *fits)
+    assert list(results) == [
+        'diagonal, d = 5, 2 chains',
+        'diagonal, d = 9, 2 chains',
+        'diagonal, d = 5, 3 chains',
+    ]
+    assert all(case['frozen_seconds'] > 0 for case in results.values())
+    assert (tmp_path / 'benchmark' / scaling.FIGURE).stat().st_size > 10_000
+    assert f'![{scaling.FIGURE}]' in page
+
+
+@pytest.mark.slow
+def test_scaling_in_a_fresh_process():
+    case = {
+        'preconditioner': 'banded',
+        'num_dims': 3,
+        'num_chains': 2,
+        'settings': load_settings(
+            'scaling', ['num_warmup_steps=4', 'num_results=8', 'seconds=0.001']
+        ).settings,
+    }
+    assert scaling.in_fresh_process(case)['peak_bytes'] > 0
+    with pytest.raises(ExperimentError, match=r'measuring dense failed: .*dense'):
+        scaling.in_fresh_process({**case, 'preconditioner': 'dense'})
+
+
+def test_slope_of_a_power():
+    assert scaling.slope([1, 10, 1000], [2, 2e3, 2e9]) == pytest.approx(3)
+    assert scaling.slope([10], [1]) is None
+
+
+_TINY_PEERS = (
+    *('num_warmup_steps=10', 'num_results=8', 'num_short_results=8', 'seeds=1'),
+    *('num_chains=2', 'our_chains=2', 'only=ripley'),
+)
+
+
+def test_peers(tmp_path, small_data):
+    chosen = 'samplers=L=2,TFP NUTS (unit metric)'
+    results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, chosen)
+    assert list(results) == [
+        'ripley: L=2: seed 1',
+        'ripley: TFP NUTS (unit metric): seed 1',
+    ]
+    own, nuts = results.values()
+    assert own['num_gradients'] == 1 + 2 * 8
+    assert own['num_warmup_gradients'] >= 2 + 6 * 10
+    assert nuts['num_warmup_gradients'] >= 10
+    assert own['event_size'] == 3
+    assert own['is_ours']
+    assert not nuts['is_ours']
+    assert '| ripley ' in page
+
+
+def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
+    monkeypatch.setitem(__import__('sys').modules, 'nutpie', None)
+    results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, 'samplers=nutpie (low rank)')
+    [found] = results.values()
+    assert found['unavailable'] == ('nutpie is not installed: pip install "tfp_adaptive[peers]"')
+    assert '| nutpie is not installed' in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'sampler',
+    ['TFP windowed NUTS', 'TFP windowed HMC', 'TFP SNAPER-HMC'],
+)
+def test_samplers_of_tfp(tmp_path, small_data, sampler):
+    results, _ = _benchmark(tmp_path, 'peers', *_TINY_PEERS, f'samplers={sampler}')
+    [found] = results.values()
+    assert found['num_gradients'] >= 8
+    assert found['num_warmup_gradients'] >= 10
+    assert (found['num_chains'], found['num_results']) == (2, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('sampler', 'package'),
+    [
+        ('BlackJAX NUTS (diagonal)', 'blackjax'),
+        ('BlackJAX NUTS (dense)', 'blackjax'),
+        ('ChEES-HMC', 'blackjax'),
+        ('ChEES-HMC (64 chains; diagonal)', 'blackjax'),
+        ('nutpie (low rank)', 'nutpie'),
+    ],
+)
+def test_samplers_of_others(tmp_path, small_data, sampler, package):
+    pytest.importorskip(package)
+    settings = [*_TINY_PEERS[1:], 'num_warmup_steps=40', f'samplers={sampler}']
+    results, _ = _benchmark(tmp_path, 'peers', *settings)
+    [found] = results.values()
+    assert found['num_gradients'] >= 8
+    assert found['num_warmup_gradients'] >= 40
+    assert found['num_results'] == 8
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def _section(calls):
+    """A section of two units that keeps a list of its calls."""
+
+    def units(config):
+        for name in ('a', 'b'):
+            yield name, lambda name=name: calls.append(name) or {'value': len(calls)}
+
+    return Section('counts', units, lambda config, results: [Table('T', ['value'])])
+
+
+def test_what_is_there_is_not_measured_again(tmp_path):
+    calls, config = [], load_settings('counts')
+    section = _section(calls)
+    measure(section, config, tmp_path, again=False)
+    measure(section, config, tmp_path, again=False)
+    assert calls == ['a', 'b']
+    measure(section, config, tmp_path, again=True)
+    assert calls == ['a', 'b', 'a', 'b']
+    assert Ledger(tmp_path, config).results == {'a': {'value': 3}, 'b': {'value': 4}}
+
+
+def test_a_run_that_was_cut_short_goes_on(tmp_path):
+    calls, config = [], load_settings('counts')
+    Ledger(tmp_path, config).put('a', {'value': 7}, 1.0)
+    measure(_section(calls), config, tmp_path, again=False)
+    assert calls == ['b']
+
+
+def test_what_was_not_available_is_tried_again(tmp_path):
+    calls, config = [], load_settings('counts')
+    Ledger(tmp_path, config).put('b', {'unavailable': 'not installed'}, 1.0)
+    measure(_section(calls), config, tmp_path, again=False)
+    assert calls == ['a', 'b']
+
+
+def test_results_of_other_settings_are_kept_apart(tmp_path):
+    plain, other = load_settings('counts'), load_settings('counts', ['seed=2'])
+    Ledger(tmp_path, plain).put('a', {'value': 1}, 1.0)
+    assert not Ledger(tmp_path, other).units
+    edited = load_settings('counts')
+    edited.settings['num_steps'] = 51
+    assert Ledger(tmp_path, edited).path == Ledger(tmp_path, plain).path
+    assert not Ledger(tmp_path, edited).units
+
+
+def test_a_selection_changes_no_result(tmp_path):
+    config = load_settings('overhead')
+    Ledger(tmp_path, config).put('german', {'value': 1}, 1.0)
+    chosen = load_settings('overhead', ['only=german'])
+    assert Ledger(tmp_path, chosen).results == {'german': {'value': 1}}
+
+
+def test_a_file_that_holds_no_results_is_named(tmp_path):
+    config = load_settings('counts')
+    (tmp_path / 'counts.json').write_text('{}')
+    with pytest.raises(ExperimentError, match=r'counts\.json holds no results'):
+        Ledger(tmp_path, config)
+
+
+def test_settings_go_to_every_section_that_has_them():
+    settings = settings_of(list(SECTIONS), ['num_chains=3', 'overhead.seed=9'])
+    assert all(config.settings['num_chains'] == 3 for config in settings.values())
+    assert settings['overhead'].settings['seed'] == 9
+    assert settings['counts'].settings['seed'] == 1
+
+
+@pytest.mark.parametrize(
+    ('sections', 'assignment', 'message'),
+    [
+        (['counts'], 'sede=1', "no section that runs has a setting 'sede'"),
+        (['counts'], 'overhead.seed=1', "a section that does not run: 'overhead'"),
+        (['counts'], 'counts.sede=1', 'Did you mean seed'),
+    ],
+)
+def test_settings_that_no_section_has(sections, assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        settings_of(sections, [assignment])
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        (['--only', 'speed'], '--only speed names no section; there are counts'),
+        (['--only', 'peers', '--set', 'samplers=HMC'], 'samplers=HMC names no sampler'),
+        (['--only', 'counts', '--set', 'kernels=L=7'], "no kernel 'L=7'; there are"),
+    ],
+)
+def test_errors_are_one_sentence(tmp_path, capsys, arguments, message):
+    assert cli.main(['benchmark', '--output', str(tmp_path), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count('\n') == 1
+
+
+def test_the_page_can_be_published(tmp_path):
+    Ledger(tmp_path / 'benchmark', load_settings('counts'))
+    public = tmp_path / 'docs'
+    arguments = ['--no-run', '--output', str(tmp_path), '--publish', str(public)]
+    assert cli.main(['benchmark', *arguments]) == 0
+    assert (public / 'benchmark.md').read_text().startswith('# Benchmark')

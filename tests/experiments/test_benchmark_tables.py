@@ -1,0 +1,105 @@
+"""What the benchmark's tables say of given figures."""
+
+import pytest
+
+from experiments.benchmark import comparison
+from experiments.benchmark.adaptation import summarise
+from experiments.benchmark.section import load_settings
+
+
+def _run(sampler, is_ours=False, **changes):
+    return {
+        'target': 'ripley',
+        'sampler': sampler,
+        'is_ours': is_ours,
+        'seed': 1,
+        'event_size': 3,
+        'num_chains': 10,
+        'num_results': 100,
+        'min_ess': 500.0,
+        'max_rhat': 1.001,
+        'num_gradients': 200.0,
+        'num_warmup_gradients': 1000.0,
+        'compile_seconds': 1.0,
+        'warmup_seconds': 2.0,
+        'sampling_seconds': 0.25,
+    } | changes
+
+
+def test_a_row_is_a_median_over_seeds():
+    runs = [_run('a', min_ess=size, max_rhat=1 + size / 1e6) for size in (400.0, 500.0, 900.0)]
+    row = comparison.summarise(runs, wanted_ess=1000.0, max_rhat=1.05)
+    assert row.ess_per_gradient == pytest.approx(500 / 2000)
+    assert row.ess_per_second == pytest.approx(2000)
+    # 1,000 effective draws at 2,000 a second after 2 seconds of warm-up
+    assert row.ess_per_second_in_all == pytest.approx(1000 / 2.5)
+    assert row.max_rhat == pytest.approx(1.0009)
+    assert row.is_converged
+
+
+def test_chains_that_never_move_have_no_size():
+    row = comparison.summarise([_run('a', min_ess=None, max_rhat=None)], 1000.0, 1.05)
+    assert row.ess_per_gradient == row.ess_per_second_in_all == 0
+    assert not row.is_converged
+
+
+def _tables(*runs):
+    config = load_settings('peers')
+    results = {f'{run["target"]}: {run["sampler"]}': run for run in runs}
+    standings, target = comparison.tables(config, results)
+    return standings.rows[0], {row[0]: row for row in target.rows}
+
+
+def test_standing_against_the_best_peer_in_each_respect():
+    standing, rows = _tables(
+        _run('L=2', is_ours=True),
+        _run('sparing', num_gradients=100.0, sampling_seconds=1.0),
+        _run('fast', sampling_seconds=0.125, warmup_seconds=8.0),
+    )
+    assert standing == [
+        *('ripley', 3, 'L=2', 0.25),
+        *('sparing', 0.5, 0.5),
+        *('fast', 0.5),
+        *('sparing', pytest.approx((1000 / 2.5) / (1000 / 4))),
+    ]
+    assert len(rows) == 3
+
+
+def test_a_peer_that_did_not_converge_is_flagged_and_not_first():
+    standing, rows = _tables(
+        _run('L=2', is_ours=True),
+        _run('good', min_ess=100.0),
+        _run('stuck', min_ess=900.0, max_rhat=1.3),
+    )
+    assert standing[4] == 'good'
+    assert rows['stuck'][5] == '1.300: above 1.05, not converged'
+    assert rows['good'][5] == '1.001'
+
+
+def test_a_peer_that_is_not_there_says_so():
+    missing = {'target': 'ripley', 'sampler': 'x', 'is_ours': False, 'unavailable': 'no x'}
+    standing, rows = _tables(_run('L=2', is_ours=True), missing)
+    assert rows['x'][:2] == ['x', 'no x']
+    assert standing[4:] == [None] * 7
+
+
+def _curve(*values):
+    return [
+        {'num_steps': 100 * n, 'seed': seed, 'cost': 1000 * n, 'ess_per_gradient': value}
+        for n, pair in enumerate(values, start=1)
+        for seed, value in enumerate(pair)
+    ]
+
+
+def test_adaptation_is_done_when_it_stays_good():
+    summary = summarise(_curve((0.1, 0.1), (0.2, 0.2), (0.1, 0.3), (0.2, 0.2)), 0.1)
+    assert (summary['num_steps'], summary['cost']) == (200, 2000)
+    # one seed of the third length is not good enough, and the longest alone proves nothing
+    assert summary['worst_cost'] is None
+    assert summary['final'] == pytest.approx(0.2)
+    assert summary['means'] == pytest.approx([0.1, 0.2, 0.2, 0.2])
+
+
+def test_a_relapse_counts():
+    summary = summarise(_curve((0.2,), (0.1,), (0.19,), (0.2,)), 0.1)
+    assert (summary['num_steps'], summary['cost'], summary['worst_cost']) == (300, 3000, 3000)
