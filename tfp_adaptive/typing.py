@@ -130,6 +130,8 @@ class Move(NamedTuple):
     """[C] Delta; the acceptance probability is min(1, exp(-Delta))."""
     midpoint: Tensor
     """[C, D] position in the middle of the trajectory."""
+    midpoint_score: Tensor
+    """[C, D] the score there, or [C, 0]."""
     curvature: Any
     """Scalar kappa: D = kappa F^T (Hessian of U) F, the whitened Jacobian residual; 0 for none."""
     num_gradients: Any

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import packing
+from tfp_adaptive.kernels import geometry
 
 
 def to_numpy(nest):
@@ -58,10 +59,23 @@ def packed(kernel, state):
     """The kernel's target on [C, D] and the packed `ChainState` of a state structure."""
     parts = packing.to_parts(state)
     log_prob, grads = kernel._evaluate(parts)
-    layout = packing.make_layout(parts, log_prob.shape)
+    layout = packing.make_layout(parts, log_prob.shape, packing.part_names(state))
     velocity = kernel._initial_velocity(parts)
     chain_state = kernel._chain_state(layout, parts, log_prob, grads, velocity)
     return kernel._packed_target(layout, parts), chain_state
+
+
+def preconditioner_of(kernel, state):
+    """What the kernel learns on such a state: a `Preconditioner` or a `Flow`."""
+    return geometry.resolve(kernel._axes.preconditioner, packed(kernel, state)[0].event)
+
+
+def log_det_of(kernel, state, parameters):
+    """log|det| of the kernel's preconditioner, a scalar."""
+    axes, event = kernel._axes, packed(kernel, state)[0].event
+    return geometry.make_geometry(
+        event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
+    ).log_det(parameters)
 
 
 def draw_noise(kernel, state, seed):

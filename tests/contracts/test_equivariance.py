@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tests.contracts.comparisons import assert_close
+from tests.contracts.comparisons import assert_close, log_det_of
 from tests.support import targets
 from tests.support.catalogue import DEFAULT
 
@@ -21,6 +21,9 @@ PRECONDITIONERS = {
     'cholesky': tfpa.preconditioners.cholesky,
     'banded': lambda initial_scale: tfpa.preconditioners.banded(2, 0, initial_scale),
     'bordered': lambda initial_scale: tfpa.preconditioners.banded(1, 2, initial_scale),
+    'blocks': lambda initial_scale: tfpa.preconditioners.block_diagonal([4, 3], initial_scale),
+    'low_rank': lambda initial_scale: tfpa.preconditioners.low_rank(2, initial_scale),
+    'real_nvp': lambda initial_scale: tfpa.preconditioners.real_nvp([8], initial_scale),
 }
 
 
@@ -34,7 +37,7 @@ def _run(preconditioner, scale, seed, num_steps=30):
     step, results = tf.function(kernel.one_step), kernel.bootstrap_results(state)
     for i in range(num_steps):
         state, results = step(state, results, seed=tf.constant([seed, i]))
-    log_det = kernel._axes.preconditioner.log_det(results.adaptation.preconditioner)
+    log_det = log_det_of(kernel, state, results.adaptation.preconditioner)
     whitened = log_det - tf.reduce_sum(tf.math.log(scale))
     return state / scale, results.log_accept_ratio, results.adaptation.optimizer, whitened
 

@@ -80,16 +80,21 @@ def test_step_size_may_differ_between_chains(entry, seed):
     state = targets.LIST.draw(seed, [3])
     kernel = entry.make(targets.LIST.log_prob, 5, step_size=[0.0, 0.5, 1.0])
     results = _check_step(kernel, state, (3,), seed)
-    assert float(results.log_accept_ratio[0]) == 0  # a step of size zero goes nowhere
+    # a step of size zero goes nowhere; a flow goes there and back, up to rounding
+    assert abs(float(results.log_accept_ratio[0])) <= (1e-4 if 'nvp' in entry.name else 0)
     assert float(results.log_accept_ratio[1]) != 0
 
 
 @pytest.mark.parametrize(
     'entry',
-    [entry for entry in KERNELS if 'band' not in entry.name and 'border' not in entry.name],
+    [
+        entry
+        for entry in KERNELS
+        if entry.name not in ('hmc6_banded', 'hmc2_bordered', 'hmc2_low_rank', 'mala_real_nvp')
+    ],
     ids=lambda entry: entry.name,
 )
 def test_events_may_be_scalars(entry, seed):
-    """A band needs more than one coordinate; all others take states of shape [*batch]."""
+    """A band, a rank or a coupling needs more than one coordinate; all others take them."""
     kernel = entry.make(lambda x: -tf.square(x) / 2, 5)
     _check_step(kernel, tf.random.stateless_normal([2, 3], [seed, 0]), (2, 3), seed)

@@ -7,7 +7,12 @@ wrong target, and without its accept step.
 import pytest
 
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
+from tests.support.catalogue import (
+    DEFAULT,
+    FLOW_OF_TWO_STEPS,
+    every_kernel,
+    every_kernel_in_depth,
+)
 from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 
 TARGET = targets.SKEWED
@@ -22,6 +27,11 @@ def _check(frozen, target, seed, batch_shape=(50_000,)):
 @every_kernel
 def test_invariance(entry, seed):
     _check(catalogue.bold(entry, TARGET, seed), TARGET, seed)
+
+
+@pytest.mark.slow
+def test_invariance_of_a_flow_over_two_steps(seed):
+    _check(catalogue.bold(FLOW_OF_TWO_STEPS, TARGET, seed), TARGET, seed)
 
 
 @every_kernel_in_depth

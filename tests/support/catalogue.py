@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support.targets import LIST, Target
+from tfp_adaptive.typing import EventPreconditioner
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Entry:
       free_products: Hessian-vector products an evaluation that only differentiate it again.
       uses_score: whether an evaluation by the frozen kernel is a gradient.
       max_copies: of the target in a compiled step of the frozen kernel.
+      max_product_copies: of its Hessian-vector product, beside those, while adapting.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Entry:
     free_products: int = 0
     uses_score: bool = True
     max_copies: int = 1
+    max_product_copies: int = 1
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -64,8 +67,33 @@ def _roulette(noise):
     return sure + int(noise.entropy.num_extra_terms) + 1
 
 
+def _roulette_and_forms(noise):
+    """The derivative of the series in the parameters of a flow takes four more."""
+    return _roulette(noise) + 4
+
+
+def _two_blocks(event):
+    """Two blocks of unequal size for an odd number of coordinates."""
+    sizes = [event.size - event.size // 2, event.size // 2]
+    return tfpa.preconditioners.block_diagonal([size for size in sizes if size])
+
+
+def _by_part(event):
+    """The parts of `targets.two_parts` out of order, or the only part there is."""
+    names = event.names
+    families = {names[0]: tfpa.preconditioners.cholesky()}
+    if len(names) == 2:
+        families = {
+            names[1]: tfpa.preconditioners.cholesky(),
+            names[0]: tfpa.preconditioners.banded(bandwidth=1, border_size=1),
+        }
+    return tfpa.preconditioners.by_part(families).resolve(event)
+
+
 _P = tfpa.preconditioners
 _EUCLIDEAN = _P.cholesky(coordinates='euclidean')
+
+_BLOCKS, _BY_PART = EventPreconditioner(_two_blocks), EventPreconditioner(_by_part)
 
 _ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
 
@@ -77,6 +105,10 @@ KERNELS = (
     ),
     Entry('hmc6_banded', _hmc(6, preconditioner=_P.banded(bandwidth=2)), _exactly(6), _roulette),
     Entry('hmc2_bordered', _hmc(2, preconditioner=_P.banded(1, 2)), _TWO, _roulette, max_copies=2),
+    Entry('hmc2_blocks', _hmc(2, preconditioner=_BLOCKS), _TWO, _roulette, max_copies=2),
+    Entry('hmc2_by_part', _hmc(2, preconditioner=_BY_PART), _TWO, _roulette, max_copies=2),
+    Entry('hmc2_low_rank', _hmc(2, preconditioner=_P.low_rank(2)), _TWO, _roulette, max_copies=2),
+    Entry('mala_real_nvp', _hmc(1, preconditioner=_P.real_nvp([8])), _ONE, _NONE),
     Entry('hmc2_exact', _hmc(2, energy_gradient='exact'), _TWO, _roulette, 1, max_copies=2),
     Entry('hmc2_euclidean', _hmc(2, preconditioner=_EUCLIDEAN), _TWO, _roulette, max_copies=2),
     Entry('hmc2_l2hmc', _hmc(2, objective=tfpa.objectives.l2hmc()), _TWO, _NONE, max_copies=2),
@@ -89,6 +121,15 @@ KERNELS = (
 
 DEFAULT = KERNELS[1]
 
+FLOW_OF_TWO_STEPS = Entry(
+    'hmc2_real_nvp',
+    _hmc(2, preconditioner=_P.real_nvp([8])),
+    *(_TWO, _roulette_and_forms),
+    max_copies=2,
+    max_product_copies=2,
+)
+"""Takes too long to compile for every test; for those of what L > 1 adds to a flow."""
+
 REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'hmc2_momentum', 'random_walk')
 """One of every form of program: unrolled and dense, looped with a scan, one that carries a velocity
 and one that carries no score."""
@@ -100,12 +141,12 @@ def _parametrize(entries):
 
 every_kernel = _parametrize(KERNELS)
 
-every_kernel_in_depth = _parametrize(
-    [
-        entry if entry.name in REPRESENTATIVES else pytest.param(entry, marks=pytest.mark.slow)
-        for entry in KERNELS
-    ]
-)
+IN_DEPTH = [
+    entry if entry.name in REPRESENTATIVES else pytest.param(entry, marks=pytest.mark.slow)
+    for entry in KERNELS
+]
+
+every_kernel_in_depth = _parametrize(IN_DEPTH)
 """For tests that take long to compile: all of them among the slow tests, else representatives."""
 
 

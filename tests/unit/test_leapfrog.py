@@ -46,7 +46,9 @@ def test_matches_the_textbook(num_steps, setting):
         np.testing.assert_allclose(move.proposed.log_prob[c], -WELL.potential(end), atol=1e-12)
         np.testing.assert_allclose(move.proposed.score[c], -WELL.gradient(end), atol=1e-12)
         np.testing.assert_allclose(move.energy_change[c], expected.energy_change, atol=1e-12)
-        np.testing.assert_allclose(move.midpoint[c], expected.positions[num_steps // 2], atol=1e-12)
+        middle = expected.positions[num_steps // 2]
+        np.testing.assert_allclose(move.midpoint[c], middle, atol=1e-12)
+        np.testing.assert_allclose(move.midpoint_score[c], -WELL.gradient(middle), atol=1e-12)
         velocity = matrix.T @ expected.momentum
         np.testing.assert_allclose(move.trajectory.end_velocity[c], velocity, atol=1e-12)
 

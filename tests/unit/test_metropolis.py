@@ -25,6 +25,7 @@ def decide(energy_change, log_uniform):
         rejected=state,
         energy_change=tf.constant(energy_change, tf.float64),
         midpoint=state.position,
+        midpoint_score=state.score,
         curvature=0,
         num_gradients=1,
         trajectory=(),

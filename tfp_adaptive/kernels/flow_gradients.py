@@ -70,10 +70,9 @@ def gradient_at_rest(flow, value_fn, parameters):
     return tape.gradient(value, still, unconnected_gradients=_ZERO)
 
 
-def residual(flow, target, parameters, step_size, midpoint, curvature):
+def residual(flow, target, parameters, step_size, midpoint, score, curvature):
     """The map from x to D x at the midpoint [C, D], given in the space of the target."""
     z = flow.inverse(parameters, midpoint)
-    score = target.value_and_score(midpoint)[1]
 
     def apply(x):
         product = target.hessian_vector_product(midpoint, _push(flow, parameters, z, x))
@@ -83,32 +82,44 @@ def residual(flow, target, parameters, step_size, midpoint, curvature):
     return apply
 
 
-def entropy_gradient(flow, target, parameters, step_size, midpoint, curvature, estimate):
+def entropy_gradient(flow, target, parameters, step_size, midpoint, score, curvature, estimate):
     """Gradient of sum left^T D right over the forms of the estimate, the midpoint's q held.
 
-    Costs two Hessian-vector products for each of the two forms of every chain.
+    Costs two Hessian-vector products for each of the two forms of every chain, if the estimate
+    cost any.
     """
+    zeros = tf.nest.map_structure(tf.zeros_like, parameters)
     if estimate.forms.left.shape[0] == 0:
-        return tf.nest.map_structure(tf.zeros_like, parameters), 0
-    lefts, rights = (tf.split(x, _NUM_FORMS) for x in estimate.forms)
-    z = flow.inverse(parameters, midpoint)
-    score = target.value_and_score(midpoint)[1]
+        return zeros, 0
+    left, right = estimate.forms
 
-    def product(x):
-        return target.hessian_vector_product(midpoint, _push(flow, parameters, z, x))
+    def copies(x, number):
+        return tf.tile(x, [number, 1])
 
-    products = [(product(left), product(right)) for left, right in zip(lefts, rights, strict=True)]
+    def products():
+        z = copies(flow.inverse(parameters, midpoint), 2 * _NUM_FORMS)
+        moved = _push(flow, parameters, z, tf.concat([right, left], axis=0))
+        moved = tf.reshape(moved, [2 * _NUM_FORMS, -1, midpoint.shape[-1]])
+        # one by one, so that a program holds one copy of the target's derivatives
+        moved = tf.map_fn(lambda x: target.hessian_vector_product(midpoint, x), moved)
+        return tf.reshape(moved, [-1, midpoint.shape[-1]])
 
-    def value(moving):
-        z = flow.inverse(moving, midpoint)
-        total = 0.0
-        for left, right, (of_left, of_right) in zip(lefts, rights, products, strict=True):
-            total += left * _pull(flow, moving, z, of_right)[0]
-            total += right * _pull(flow, moving, z, of_left)[0]
-            total += left * _bend(flow, moving, z, score, right)
-        return -tf.reduce_sum(curvature * step_size**2 * total)
+    def gradient():
+        held = products()
 
-    return gradient_at_rest(flow, value, parameters), 2 * _NUM_FORMS
+        def value(moving):
+            z = flow.inverse(moving, midpoint)
+            stretched = _pull(flow, moving, copies(z, 2 * _NUM_FORMS), held)[0]
+            bent = _bend(flow, moving, copies(z, _NUM_FORMS), copies(score, _NUM_FORMS), right)
+            rows = tf.concat([tf.concat([left, right], axis=0) * stretched, left * bent], axis=0)
+            rows = tf.reshape(tf.reduce_sum(rows, axis=-1), [3 * _NUM_FORMS, -1])
+            per_chain = tf.reduce_sum(rows, axis=0)[:, tf.newaxis]
+            return -tf.reduce_sum(curvature * step_size**2 * per_chain)
+
+        return gradient_at_rest(flow, value, parameters)
+
+    is_spent = estimate.num_hessian_vector_products > 0
+    return tf.cond(is_spent, gradient, lambda: zeros), tf.where(is_spent, 2 * _NUM_FORMS, 0)
 
 
 def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exact):
@@ -136,6 +147,7 @@ def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exa
         ),
         rejected=state._replace(velocity=move.rejected.velocity),
         midpoint=flow.forward(parameters, _kept(move.midpoint))[0],
+        midpoint_score=move.midpoint_score[:, size:-1],
         log_volume=log_volume,
     )
 
@@ -167,7 +179,7 @@ def _is_near(z):
 
 
 def _kept(z):
-    """z where it is near and the origin elsewhere."""
+    """Positions that are near, and the origin for the others."""
     return chains.drop_nonfinite_gradient(chains.keep(_is_near(z), z))
 
 

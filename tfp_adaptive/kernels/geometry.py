@@ -28,9 +28,10 @@ class Geometry(NamedTuple):
     gradient(is_used [C]) is the pair of the gradients of the objective and of the move's
     `log_volume`, each summed over the chains in use."""
     residual: Callable
-    """(target, parameters, step_size, midpoint, curvature) -> the map from x to D x."""
+    """(target, parameters, step_size, midpoint, score, curvature) -> the map from x to D x at the
+    midpoint [C, D] of the moves, where the score is `score`."""
     entropy_gradient: Callable
-    """(target, parameters, step_size, midpoint, curvature, estimate) -> (gradient of
+    """(target, parameters, step_size, midpoint, score, curvature, estimate) -> (gradient of
     log det(I + D) minus the weighted penalty summed over chains, Hessian-vector products spent)."""
     log_det: Callable
     """parameters -> log|det|, a scalar, without what `log_volume` holds."""
@@ -109,7 +110,8 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
         return move, gradients
 
-    def residual(target, parameters, step_size, midpoint, curvature):
+    def residual(target, parameters, step_size, midpoint, score, curvature):
+        del score
         factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
 
         def apply(x):
@@ -118,8 +120,8 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
         return apply
 
-    def entropy_gradient(target, parameters, step_size, midpoint, curvature, estimate):
-        del target, step_size, midpoint, curvature
+    def entropy_gradient(target, parameters, step_size, midpoint, score, curvature, estimate):
+        del target, step_size, midpoint, score, curvature
         return preconditioner.gradient(parameters, estimate.pairs), 0
 
     return Geometry(

@@ -149,7 +149,8 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
     midpoint = chains.where(is_finite, move.midpoint, state.position)
-    where = (target, adaptation.preconditioner, step_size, midpoint, move.curvature)
+    score = chains.where(is_finite, move.midpoint_score, state.score)
+    where = (target, adaptation.preconditioner, step_size, midpoint, score, move.curvature)
 
     def probe(signs, coin):
         """A chain that is lost probes nothing, so it adds nothing to the sums."""

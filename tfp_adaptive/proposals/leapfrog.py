@@ -49,6 +49,7 @@ class _Carry(NamedTuple):
     score: Tensor
     weighted: Tensor
     midpoint: Tensor
+    midpoint_score: Tensor
 
 
 _MAX_UNROLLED_STEPS = 4
@@ -131,6 +132,7 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
         score=state.score,
         weighted=length / 2 * gradient,
         midpoint=state.position,
+        midpoint_score=state.score,
     )
     carry = _integrate(target, factor, carry, num_steps, max_steps, is_random)
     end = carry.velocity - carry.gradient / 2
@@ -143,6 +145,7 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
         rejected=state._replace(velocity=-start) if keeps_velocity else state,
         energy_change=state.log_prob - carry.log_prob + kinetic,
         midpoint=carry.midpoint,
+        midpoint_score=carry.midpoint_score,
         curvature=(1 - length**2) / 6,
         num_gradients=num_steps,
         trajectory=Trajectory(
@@ -162,6 +165,7 @@ def _integrate(target, factor, carry, num_steps, max_steps, is_random) -> _Carry
         log_prob, score = target.value_and_score(position)
         gradient = -factor.transpose(score)
         remaining = tf.cast(num_steps - step, velocity.dtype)
+        is_midpoint = tf.equal(step, num_steps // 2)
         return step + 1, _Carry(
             position=position,
             velocity=velocity,
@@ -169,7 +173,8 @@ def _integrate(target, factor, carry, num_steps, max_steps, is_random) -> _Carry
             log_prob=log_prob,
             score=score,
             weighted=carry.weighted + remaining * gradient,
-            midpoint=tf.where(tf.equal(step, num_steps // 2), position, carry.midpoint),
+            midpoint=tf.where(is_midpoint, position, carry.midpoint),
+            midpoint_score=tf.where(is_midpoint, score, carry.midpoint_score),
         )
 
     if max_steps <= _MAX_UNROLLED_STEPS and not is_random:

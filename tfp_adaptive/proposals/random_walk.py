@@ -47,6 +47,7 @@ def _make(evaluate, num_gradients) -> Proposal:
             rejected=state,
             energy_change=state.log_prob - log_prob,
             midpoint=position,
+            midpoint_score=state.score,
             curvature=0,
             num_gradients=num_gradients,
             trajectory=Increment(noise, -factor.transpose(score)),
