@@ -1,5 +1,6 @@
 """States and kernel results keep their structure, shapes and dtypes."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -78,11 +79,11 @@ def _check_dynamic(entry, batch_shape, seed):
 @every_kernel
 def test_step_size_may_differ_between_chains(entry, seed):
     state = targets.LIST.draw(seed, [3])
-    kernel = entry.make(targets.LIST.log_prob, 5, step_size=[0.0, 0.5, 1.0])
+    kernel = entry.make(targets.LIST.log_prob, 5, step_size=[1e-6, 0.5, 1.0])
     results = _check_step(kernel, state, (3,), seed)
-    # a step of size zero goes nowhere; a flow goes there and back, up to rounding
-    assert abs(float(results.log_accept_ratio[0])) <= (1e-4 if 'nvp' in entry.name else 0)
-    assert float(results.log_accept_ratio[1]) != 0
+    still, *moved = np.abs(results.log_accept_ratio)
+    assert still < 1e-4  # hardly a step, hardly a change
+    assert np.min(moved) > 1e-4
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Misuse of a public factory is an exception that names the argument and shows what was seen."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.kernels import FrozenKernel
@@ -15,11 +17,20 @@ def init(preconditioner, event_size=3):
     return preconditioner.init(event_size, tf.float32, tf.constant(1.0))
 
 
+def two_parts(families):
+    """A kernel with `by_part(families)` on a state of two parts at positions 0 and 1."""
+    state = [tf.zeros([4, 3]), tf.zeros([4, 2])]
+    return bootstrap(
+        state, lambda a, b: log_prob(a) + log_prob(b), preconditioner=P.by_part(families)
+    )
+
+
 def bootstrap(state=None, target_log_prob_fn=log_prob, **kwargs):
     kernel = tfpa.EntropyAdaptiveHMC(target_log_prob_fn, 1, **kwargs)
     return kernel.bootstrap_results(tf.zeros([4, 3]) if state is None else state)
 
 
+tfb = tfp.bijectors
 P, E, OPT = tfpa.preconditioners, tfpa.entropy, tfpa.optimizers
 
 # what is wrong, the argument that the message must name, and a part of what was seen
@@ -38,6 +49,42 @@ VALUE_ERRORS = [
     (lambda: P.banded(border_size=-1), 'border_size', '-1'),
     (lambda: init(P.banded(bandwidth=3)), 'bandwidth', 'the state has 3'),
     (lambda: init(P.banded(border_size=2)), 'border_size', 'the state has 3'),
+    (lambda: P.block_diagonal(0), 'block_size', '0'),
+    (lambda: P.block_diagonal(2.0), 'block_size', '2.0'),
+    (lambda: P.block_diagonal(True), 'block_size', 'True'),
+    (lambda: P.block_diagonal([]), 'block_size', r'\[\]'),
+    (lambda: P.block_diagonal([2, -1]), 'block_size', '-1'),
+    (lambda: P.block_diagonal(1, coordinates='polar'), 'coordinates', 'polar'),
+    (lambda: init(P.block_diagonal(2)), 'block_size', '3 coordinates'),
+    (lambda: init(P.block_diagonal([1, 1])), 'block_size', 'sums to 2'),
+    (lambda: init(P.block_diagonal([2, 1], [1.0, 2.0])), 'initial_scale', r'\(2,\)'),
+    (lambda: init(P.block_diagonal([2, 1], -1.0)), 'initial_scale', '-1.0'),
+    (lambda: P.low_rank(0), 'rank', '0'),
+    (lambda: P.low_rank(2.0), 'rank', '2.0'),
+    (lambda: P.low_rank(True), 'rank', 'True'),
+    (lambda: init(P.low_rank(3)), 'rank', 'the 3 coordinates'),
+    (lambda: init(P.low_rank(1, [1.0, 2.0])), 'initial_scale', r'\(2,\)'),
+    (lambda: P.real_nvp([]), 'hidden_sizes', r'\[\]'),
+    (lambda: P.real_nvp([8, 0]), 'hidden_sizes', '0'),
+    (lambda: P.real_nvp(8.0), 'hidden_sizes', '8.0'),
+    (lambda: init(P.real_nvp(), 1), 'real_nvp', 'the state has 1'),
+    (lambda: init(P.real_nvp(initial_scale=0.0)), 'initial_scale', '0.0'),
+    (lambda: two_parts({0: P.cholesky(), 'b': P.diagonal()}), 'families', r"unknown: \['b'\]"),
+    (lambda: two_parts({(0, 2): P.cholesky(), 1: P.diagonal()}), 'families', r'unknown: \[2\]'),
+    (lambda: two_parts({0: P.cholesky()}), 'families', r'left out: \[1\]'),
+    (lambda: two_parts({(0, 1): P.cholesky(), 1: P.diagonal()}), 'families', r'twice: \[1\]'),
+    (lambda: two_parts({(0, 1, 0): P.cholesky()}), 'families', r'twice: \[0\]'),
+    (lambda: two_parts({0: P.low_rank(3), 1: P.diagonal()}), 'rank', 'the 3 coordinates'),
+    (
+        lambda: init(P.bijector(lambda p: tfb.Scale(p['a']), {'a': 1.0}, unit={'b': 1.0})),
+        'unit',
+        "'b'",
+    ),
+    (
+        lambda: bootstrap(preconditioner=P.bijector(lambda p: tfb.SoftmaxCentered(), 1.0)),
+        'bijector_fn',
+        'from 3 to 4 coordinates',
+    ),
     (lambda: tfpa.proposals.leapfrog(0), 'num_leapfrog_steps', '0'),
     (lambda: tfpa.proposals.leapfrog(2.0), 'num_leapfrog_steps', '2.0'),
     (lambda: tfpa.proposals.leapfrog(True), 'num_leapfrog_steps', 'True'),
@@ -98,6 +145,36 @@ TYPE_ERRORS = [
         'target_log_prob_fn',
         'NoneType',
     ),
+    (lambda: P.by_part({}), 'families', '{}'),
+    (lambda: P.by_part([P.cholesky()]), 'families', 'Preconditioner'),
+    (lambda: P.by_part({0: P.cholesky}), 'families', 'function cholesky'),
+    (lambda: P.by_part({0: 'cholesky'}), 'families', "'cholesky'"),
+    (lambda: P.by_part({0: P.real_nvp()}), 'families', 'Flow'),
+    (lambda: P.by_part({0: P.by_part({0: P.diagonal()})}), 'families', 'EventPreconditioner'),
+    (lambda: P.bijector(tfb.Exp(), 1.0), 'bijector_fn', 'Exp'),
+    (lambda: P.bijector(3.0, 1.0), 'bijector_fn', 'float'),
+    (
+        lambda: bootstrap(preconditioner=P.bijector(lambda p: tf.exp, 1.0)),
+        'bijector_fn',
+        'function',
+    ),
+    *(
+        (lambda make=make, wrong=wrong: make(wrong), 'preconditioner', seen)
+        for make in (
+            lambda wrong: tfpa.EntropyAdaptiveHMC(log_prob, preconditioner=wrong),
+            lambda wrong: tfpa.GradientAdaptiveMALA(log_prob, preconditioner=wrong),
+            lambda wrong: tfpa.GradientAdaptiveRandomWalk(log_prob, preconditioner=wrong),
+            lambda wrong: FrozenKernel(log_prob, tfpa.proposals.leapfrog(1), wrong, ()),
+        )
+        for wrong, seen in ((P.diagonal, 'function diagonal'), ('diagonal', "'diagonal'"))
+    ),
+    *(
+        (lambda make=make: make(P.real_nvp()), 'preconditioner', 'non-linear')
+        for make in (
+            lambda flow: tfpa.GradientAdaptiveRandomWalk(log_prob, preconditioner=flow),
+            lambda flow: FrozenKernel(log_prob, tfpa.proposals.random_walk(), flow, ()),
+        )
+    ),
     (lambda: bootstrap({'a': tf.zeros([4, 3])}), 'current_state', 'dict'),
     (lambda: bootstrap(tf.zeros([4, 3], tf.int32)), 'current_state', 'int32'),
     (
@@ -127,6 +204,11 @@ def test_message_names_the_argument_and_what_was_seen(error, misuse, argument, s
         lambda: E.russian_roulette(num_exact_terms=0),
         lambda: init(P.banded(bandwidth=2)),
         lambda: init(P.cholesky(tf.constant([1.0, 2.0, 3.0]))),
+        lambda: init(P.block_diagonal(3)),
+        lambda: init(P.block_diagonal((1, 2), [1.0, 2.0, 3.0])),
+        lambda: init(P.low_rank(2)),
+        lambda: init(P.real_nvp(np.array([4])[0]), 2),
+        lambda: two_parts({(1, 0): P.cholesky()}),
     ],
 )
 def test_the_edge_of_the_range_is_in_it(use):

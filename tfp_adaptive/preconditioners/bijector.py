@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.typing import Flow
 
@@ -30,7 +31,9 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
       A `Flow`, to be given as `preconditioner`.
 
     Raises:
-      TypeError: if `bijector_fn` is not callable.
+      TypeError: if `bijector_fn` is not callable or, at bootstrap, returns no bijector.
+      ValueError: at bootstrap, if a bijector does not keep the size of a vector, or `unit` is no
+        nest like the parameters.
 
     Reference: Hirt, Titsias & Dellaportas (2021), Appendix C.
 
@@ -43,7 +46,7 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
       ...     target_log_prob_fn, num_leapfrog_steps=2, num_adaptation_steps=500,
       ...     preconditioner=flow)
     """
-    if not callable(bijector_fn):
+    if not callable(bijector_fn) or isinstance(bijector_fn, tfp.bijectors.Bijector):
         raise TypeError(
             '`bijector_fn` must be a callable that makes a bijector from parameters; '
             f'got {type(bijector_fn).__name__}.'
@@ -53,12 +56,13 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
         given = initial_parameters
         if callable(given):
             given = given(event_size, dtype, scale)
+        _check_unit(unit, given)
         return tf.nest.map_structure(lambda x: tf.cast(x, dtype), given)
 
     def forward(parameters, z):
         # a value that came out of a bijector would hit its cache, which no tape sees
         z = tf.identity(z)
-        transform = bijector_fn(parameters)
+        transform = _check_transform(bijector_fn(parameters), z)
         volume = transform.forward_log_det_jacobian(z, event_ndims=1)
         return transform.forward(z), volume + tf.zeros_like(z[..., 0])
 
@@ -76,3 +80,30 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
         inverse=lambda parameters, q: bijector_fn(parameters).inverse(tf.identity(q)),
         retract=retract,
     )
+
+
+def _check_unit(unit, parameters) -> None:
+    if not tf.nest.is_nested(unit):
+        return
+    try:
+        tf.nest.assert_same_structure(unit, parameters)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f'`unit` must be a scalar or a nest like the parameters; got {unit!r}.'
+        ) from None
+
+
+def _check_transform(transform, z):
+    """The bijector, if it is one of vectors of the size of z [C, D]."""
+    if not isinstance(transform, tfp.bijectors.Bijector):
+        raise TypeError(
+            '`bijector_fn` must return a tfp.bijectors.Bijector; '
+            f'got {type(transform).__name__} {transform!r}.'
+        )
+    shape = transform.forward_event_shape(z.shape)
+    if not shape.is_compatible_with(z.shape):
+        raise ValueError(
+            '`bijector_fn` must return a bijector of vectors that keeps their size; got one from '
+            f'{z.shape[-1]} to {shape[-1]} coordinates.'
+        )
+    return transform

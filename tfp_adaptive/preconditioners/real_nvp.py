@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import charts, random
@@ -57,7 +58,7 @@ def real_nvp(hidden_sizes: Sequence[int] = (50, 50), initial_scale=None) -> Flow
     """
     sizes = list(hidden_sizes) if isinstance(hidden_sizes, (list, tuple)) else [hidden_sizes]
     for size in sizes or [None]:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
             raise ValueError(
                 f'`hidden_sizes` must be a non-empty list of positive ints; got {hidden_sizes!r}.'
             )
