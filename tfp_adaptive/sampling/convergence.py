@@ -6,7 +6,6 @@ warm-up is in `settling`.
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,16 +35,15 @@ def find_concerns(run: Any) -> tuple[str, ...]:
     Args:
       run: a `SampleRun`.
     """
-    checks: tuple[Callable, ...] = (
-        _nonfinite_draws,
-        _stuck_chains,
-        _divergences,
-        settling.acceptance_concerns,
-        settling.drift_concerns,
-        _rhat,
-        _effective_sizes,
+    mixing = (*_rhat(run), *_effective_sizes(run))
+    return (
+        *_nonfinite_draws(run),
+        *_stuck_chains(run),
+        *_divergences(run),
+        *settling.acceptance_concerns(run, mixes_well=not mixing),
+        *settling.drift_concerns(run),
+        *mixing,
     )
-    return tuple(sentence for check in checks for sentence in check(run))
 
 
 def emit(concerns: tuple[str, ...], stacklevel: int = 2) -> None:
