@@ -1,5 +1,6 @@
 """What an experiment does: one function a module, from a configuration to an `Outcome`."""
 
+from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
@@ -10,6 +11,7 @@ from experiments.jobs.stochastic_volatility import stochastic_volatility
 __all__ = ['JOBS', 'Outcome']
 
 JOBS = {
+    'banana': banana,
     'comparison': comparison,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,

@@ -3,6 +3,7 @@
 import functools
 import json
 
+import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
@@ -60,9 +61,42 @@ def test_gaussian_with_nuts(tmp_path):
     assert adaptive['largest_error'] > 0
 
 
+_SHORT_BANANA = [
+    *('seeds=1,2', 'num_chains=2', 'num_results=8', 'flow_warmup_steps=8', 'flow_lengths=1'),
+    *('linear_warmup_steps=8,16', 'linear_lengths=2', 'hmc_lengths=3', 'rival_warmup_steps=8'),
+]
+
+
+def test_banana(tmp_path):
+    _, record = _run(tmp_path, 'banana', *_SHORT_BANANA)
+    [table] = record['tables']
+    assert [row[:3] for row in table['rows']] == [
+        ['RealNVP', 1, 8],
+        ['Cholesky', 2, 8],
+        ['Cholesky', 2, 16],
+        ['HMC, acceptance 0.65', 3, 8],
+        ['NUTS', None, 8],
+    ]
+    runs = record['runs']
+    assert [run['seed'] for run in runs] == [1, 2] * 5
+    flow, _, _, hmc, nuts = runs[::2]
+    # one at the start and one for the first scale
+    assert flow['num_warmup_gradients'] == 8 + 2
+    assert flow['num_warmup_products'] == 0
+    assert hmc['num_warmup_gradients'] == hmc['num_gradients'] == 3 * 8
+    assert nuts['num_gradients'] > 8
+    for run in runs:
+        spent = run['num_warmup_gradients'] + 2 * run['num_warmup_products'] + run['num_gradients']
+        np.testing.assert_allclose(
+            run['ess_per_gradient_in_all'] * spent, run['ess_per_gradient'] * run['num_gradients']
+        )
+        assert run['seconds'] > 0
+
+
 def test_banana_compiled(tmp_path):
-    _, record = _run(tmp_path, 'banana', *_SHORT)
-    assert record['runs'][0]['target'] == 'banana'
+    few = ['nuts=false', 'seeds=1', 'flow_lengths=', 'linear_lengths=1', 'hmc_lengths=1']
+    _, record = _run(tmp_path, 'banana', *_SHORT_BANANA, *few)
+    assert [run['sampler'] for run in record['runs']][::2] == ['Cholesky', 'HMC, acceptance 0.65']
 
 
 def test_logistic_regression(tmp_path, monkeypatch, rng):
