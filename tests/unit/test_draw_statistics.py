@@ -34,7 +34,9 @@ def make_run(kernel=None, target=log_prob, **kwargs):
 
 
 def test_of_an_adaptive_kernel():
-    run = make_run(trace_fn=lambda state, results: results.log_accept_ratio)
+    run = make_run(
+        kernel=tfpa.EntropyAdaptiveHMC, trace_fn=lambda state, results: results.log_accept_ratio
+    )
     kept = run.statistics
     np.testing.assert_allclose(kept.log_prob, log_prob(run.states), rtol=1e-5)
     np.testing.assert_allclose(kept.accept_prob, np.exp(np.minimum(run.trace, 0)), rtol=1e-5)

@@ -1,115 +1,99 @@
 """A phase of a run: one compiled program, called in chunks between which progress is shown."""
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling import programs
-from tfp_adaptive.sampling import progress as progress_reports
+from tfp_adaptive.sampling.programs import Program
 
 _SECONDS_PER_CHUNK = 0.25
-_CHUNK_BYTES = 2**24
-_MAX_CHUNK_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Phase:
-    """What a phase leaves behind; `traced` as NumPy arrays with one row per draw."""
+class Position:
+    """How far a phase has come: all it takes to go on.
+
+    Attributes:
+      state: of the chains.
+      kernel_results: of the last step.
+      num_rows: rows kept so far.
+      accept_prob: sum over steps of the mean acceptance probability.
+      num_divergences: of all steps and chains.
+      seconds: spent, but for compilation.
+    """
 
     state: Any
     kernel_results: Any
-    traced: Any
-    accept_prob: float
-    num_divergences: int
-    compile_seconds: float
-    seconds: float
+    num_rows: int = 0
+    accept_prob: float = 0.0
+    num_divergences: int = 0
+    seconds: float = 0.0
 
 
-def run_phase(
-    label: str,
-    kernel: Any,
-    start: tuple[Any, Any],
-    seed: Any,
-    num_rows: int,
-    trace_fn: Callable,
-    *,
-    steps_per_row: int = 1,
-    progress: bool,
-    jit_compile: bool,
-) -> Phase:
-    """Advances the chains, keeping what `trace_fn` returns after every `steps_per_row` steps.
+def compile_program(program: Program, position: Position, seed: Any) -> None:
+    """Makes sure that `program` is compiled: a call of no rows compiles it and does nothing else.
 
     Args:
-      label: name of the phase, for the progress bar.
-      kernel: any `tfp.mcmc.TransitionKernel`.
-      start: (state, kernel_results) to go on from.
+      program: of the phase.
+      position: where it starts.
+      seed: int32 [2].
+    """
+    _call(program, position, seed, 0)
+
+
+def advance(
+    program: Program,
+    position: Position,
+    seed: Any,
+    num_rows: int,
+    keep: Callable[[list, Position], None],
+) -> Position:
+    """Advances the chains until the phase has `num_rows` rows.
+
+    Chunks last about a quarter of a second.
+
+    Args:
+      program: of the phase.
+      position: where to go on from.
       seed: int32 [2]; step k uses it folded with k.
-      num_rows: rows to keep.
-      trace_fn: (state, kernel_results) -> nest of tensors.
-      steps_per_row: steps taken for each row.
-      progress: whether to show progress.
-      jit_compile: whether to compile with XLA.
+      num_rows: rows of the phase when this returns.
+      keep: called after every chunk with the leaves of its rows, NumPy arrays [rows, ...], and the
+        position they lead to.
 
     Returns:
-      A `Phase`.
+      The position after row `num_rows`.
     """
-    state, kernel_results = start
-    capacity = max(1, min(num_rows, _MAX_CHUNK_ROWS, _CHUNK_BYTES // _row_bytes(trace_fn, start)))
-    advance = functools.partial(
-        programs.make_program(
-            kernel, trace_fn, capacity, steps_per_row=steps_per_row, jit_compile=jit_compile
-        ),
-        seed=seed,
+    chunk_rows, last = 1, time.perf_counter()
+    while position.num_rows < num_rows:
+        count = min(chunk_rows, program.capacity, num_rows - position.num_rows)
+        before = time.perf_counter()
+        chunk = _call(program, position, seed, count)
+        rows = [leaf[:count].numpy() for leaf in tf.nest.flatten(chunk.traced)]
+        accept_prob = float(chunk.statistics.accept_prob)
+        now = time.perf_counter()
+        position = Position(
+            state=chunk.state,
+            kernel_results=chunk.kernel_results,
+            num_rows=position.num_rows + count,
+            accept_prob=position.accept_prob + accept_prob,
+            num_divergences=position.num_divergences + int(chunk.statistics.num_divergences),
+            seconds=position.seconds + now - last,
+        )
+        last = now
+        keep(rows, position)
+        # at most ten times the last chunk: its time may have been mostly overhead
+        chunk_rows = int(max(1, min(10 * count, count * _SECONDS_PER_CHUNK / (now - before))))
+    return position
+
+
+def _call(program, position, seed, count):
+    return program.advance(
+        position.state,
+        position.kernel_results,
+        seed,
+        tf.constant(position.num_rows),
+        tf.constant(count),
     )
-    began = time.perf_counter()
-    # a call of no rows compiles the program and does nothing else
-    chunk = advance(state, kernel_results, first_row=tf.constant(0), num_rows=tf.constant(0))
-    traced = tf.nest.map_structure(
-        lambda x: np.empty([num_rows, *x.shape[1:]], x.dtype.as_numpy_dtype), chunk.traced
-    )
-    compiled = time.perf_counter()
-    done, num_divergences, accept_prob, chunk_rows = 0, 0, 0.0, 1
-    with progress_reports.reporter(label, num_rows * steps_per_row, progress) as report:
-        while done < num_rows:
-            rows = min(chunk_rows, capacity, num_rows - done)
-            before = time.perf_counter()
-            chunk = advance(
-                chunk.state,
-                chunk.kernel_results,
-                first_row=tf.constant(done),
-                num_rows=tf.constant(rows),
-            )
-            _keep(traced, chunk.traced, done, rows)
-            accept_prob += float(chunk.statistics.accept_prob)
-            num_divergences += int(chunk.statistics.num_divergences)
-            done += rows
-            seconds = time.perf_counter() - before
-            # at most ten times the last chunk: its time may have been mostly overhead
-            chunk_rows = int(max(1, min(10 * rows, rows * _SECONDS_PER_CHUNK / seconds)))
-            steps = rows * steps_per_row
-            report(steps, {'acceptance': float(chunk.statistics.accept_prob) / steps})
-    return Phase(
-        state=chunk.state,
-        kernel_results=chunk.kernel_results,
-        traced=traced,
-        accept_prob=accept_prob / max(num_rows * steps_per_row, 1),
-        num_divergences=num_divergences,
-        compile_seconds=compiled - began,
-        seconds=time.perf_counter() - compiled,
-    )
-
-
-def _row_bytes(trace_fn, start) -> int:
-    leaves = tf.nest.flatten(trace_fn(*start))
-    return max(1, sum(leaf.dtype.size * int(np.prod(leaf.shape)) for leaf in leaves))
-
-
-def _keep(traced, rows, first, count):
-    """Copies the first `count` of `rows` into `traced` from row `first` on."""
-    for kept, new in zip(tf.nest.flatten(traced), tf.nest.flatten(rows), strict=True):
-        kept[first : first + count] = new[:count].numpy()

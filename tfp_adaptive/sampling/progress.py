@@ -1,19 +1,24 @@
-"""A progress bar that moves between compiled chunks."""
+"""Progress between compiled chunks: a bar in terminals and notebooks, else lines."""
 
-import contextlib
 import sys
 import time
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-@contextlib.contextmanager
-def reporter(phase: str, total: int, enabled: bool):
-    """Yields a function (steps just done, dict of figures to show).
+def make_reporter(phase: str, total: int, enabled: bool) -> Any:
+    """A context manager that shows how far a phase has come.
 
-    In a terminal or a notebook it moves a tqdm bar; elsewhere it writes a line to stderr at most
-    every ten seconds. tqdm is optional: without it there are lines only.
+    In a terminal or a notebook it is a tqdm bar; elsewhere it writes a line to stderr at most every
+    ten seconds. tqdm is optional: without it there are lines only. All of them have the methods
+
+        compiling()             the phase's program is being compiled
+        begin(done)             the first step is next; `done` were taken before, in another run
+        advance(done, figures)  `done` steps in all; figures to show by name
+        extend(total)           more steps are to come
 
     Args:
       phase: label.
@@ -21,12 +26,92 @@ def reporter(phase: str, total: int, enabled: bool):
       enabled: whether to report at all.
     """
     if not enabled or not total:
-        yield lambda steps, figures: None
-    elif _wants_bar():
-        with _make_bar(phase, total) as bar:
-            yield lambda steps, figures: _move(bar, steps, figures)
-    else:
-        yield _Lines(phase, total)
+        return _Silence()
+    return _Bar(phase, total) if _wants_bar() else _Lines(phase, total)
+
+
+class _Silence:
+    """No progress."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def compiling(self):
+        """Says that the program is being compiled."""
+
+    def begin(self, done: int):
+        """Starts the clock."""
+
+    def advance(self, done: int, figures: Mapping[str, float]):
+        """Shows how many steps are done."""
+
+    def extend(self, total: int):
+        """Sets the goal farther away."""
+
+
+class _Bar(_Silence):
+    """Progress as a tqdm bar."""
+
+    def __init__(self, phase, total):
+        from tqdm.auto import tqdm
+
+        self._phase = phase
+        self._bar = tqdm(total=total, desc=phase, unit='step', dynamic_ncols=True)
+
+    def __exit__(self, *error):
+        self._bar.close()
+
+    def compiling(self):
+        self._bar.set_description(f'{self._phase} (compiling)')
+
+    def begin(self, done):
+        self._bar.set_description(self._phase, refresh=False)
+        # the rate is of this run's steps alone, without compilation
+        self._bar.reset()
+        self._bar.initial = done
+        self._bar.update(done)
+
+    def advance(self, done, figures):
+        shown = {name: f'{value:.2f}' for name, value in figures.items()}
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def extend(self, total):
+        self._bar.total = total
+        self._bar.refresh()
+
+
+class _Lines(_Silence):
+    """Progress as plain lines."""
+
+    def __init__(self, phase, total):
+        self._phase, self._total = phase, total
+        self._initial, self._start, self._last = 0, 0.0, 0.0
+
+    def compiling(self):
+        self._print('compiling')
+
+    def begin(self, done):
+        self._initial = done
+        self._start = self._last = time.perf_counter()
+
+    def advance(self, done, figures):
+        now = time.perf_counter()
+        if now - self._last < _SECONDS_BETWEEN_LINES and done < self._total:
+            return
+        self._last = now
+        rate = (done - self._initial) / max(now - self._start, 1e-9)
+        shown = [f'{name} {value:.2f}' for name, value in figures.items()]
+        self._print(', '.join([f'{done}/{self._total} steps', f'{rate:.0f} steps/s', *shown]))
+
+    def extend(self, total):
+        self._total = total
+
+    def _print(self, text):
+        print(f'{self._phase}: {text}', file=sys.stderr, flush=True)
 
 
 def _wants_bar() -> bool:
@@ -41,36 +126,3 @@ def _wants_bar() -> bool:
         )
         return False
     return True
-
-
-def _make_bar(phase, total):
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, desc=phase, unit='step', dynamic_ncols=True)
-
-
-def _move(bar, steps, figures):
-    bar.set_postfix({name: f'{value:.2f}' for name, value in figures.items()}, refresh=False)
-    bar.update(steps)
-
-
-class _Lines:
-    """Progress as plain lines."""
-
-    def __init__(self, phase, total):
-        self._phase, self._total, self._done = phase, total, 0
-        self._start = self._last = time.perf_counter()
-
-    def __call__(self, steps, figures):
-        self._done += steps
-        now = time.perf_counter()
-        if now - self._last < _SECONDS_BETWEEN_LINES and self._done < self._total:
-            return
-        self._last = now
-        shown = ', '.join(f'{name} {value:.2f}' for name, value in figures.items())
-        rate = self._done / max(now - self._start, 1e-9)
-        print(
-            f'{self._phase}: {self._done}/{self._total} steps, {rate:.0f} steps/s, {shown}',
-            file=sys.stderr,
-            flush=True,
-        )

@@ -1,0 +1,313 @@
+"""`sample` as users call it: targets, kernels, seeds, programs that are compiled once."""
+
+import functools
+import gc
+import time
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts.comparisons import assert_identical
+from tests.support.statistics import largest_z, moment_z_scores
+
+tfd, tfmc = tfp.distributions, tfp.mcmc
+
+pytestmark = pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
+
+
+def gaussian(q):
+    return -tf.reduce_sum(tf.square(q), axis=-1) / 2
+
+
+def make_hmc(log_prob):
+    return tfmc.HamiltonianMonteCarlo(log_prob, step_size=0.3, num_leapfrog_steps=2)
+
+
+def run(target=gaussian, num_results=30, num_warmup_steps=20, num_chains=None, **settings):
+    """A short run, in graph mode: XLA would take seconds to compile what runs for milliseconds."""
+    settings = {'seed': 1, 'progress': False, 'jit_compile': False, **settings}
+    if not hasattr(target, 'dtype'):
+        settings.setdefault('initial_state', tf.zeros([4, 2]))
+    return tfpa.sample(target, num_results, num_warmup_steps, num_chains, **settings)
+
+
+class Counted:
+    """A Gaussian that counts how often it is traced, and may change its mind."""
+
+    def __init__(self):
+        self.num_traces, self.scale = 0, 1.0
+
+    def __call__(self, q):
+        self.num_traces += not tf.executing_eagerly()
+        return gaussian(q / self.scale)
+
+
+# ---- programs are compiled once
+
+
+@pytest.mark.parametrize(
+    'kernel',
+    [None, make_hmc, 'lambda'],
+    ids=['default', 'function', 'lambda'],
+)
+def test_second_call_traces_nothing(kernel):
+    target = Counted()
+
+    def again(**settings):
+        fresh = (lambda p: make_hmc(p)) if kernel == 'lambda' else kernel
+        return run(target, kernel=fresh, **settings)
+
+    first = again()
+    traced = target.num_traces
+    assert traced > 0
+    assert_identical(first.states, again().states)
+    other = again(num_results=50, seed=2, initial_state=tf.ones([4, 2]))
+    assert not np.array_equal(first.states, other.states[:30])
+    assert target.num_traces == traced
+    again(initial_state=tf.zeros([5, 2]))
+    assert target.num_traces > traced
+
+
+def test_programs_are_those_of_the_settings():
+    target = Counted()
+    states = [
+        run(target, kernel=functools.partial(tfmc.RandomWalkMetropolis, new_state_fn=move)).states
+        for move in (tfmc.random_walk_normal_fn(0.01), tfmc.random_walk_normal_fn(0.1), None)
+    ]
+    step = [np.abs(np.diff(draws, axis=0)).mean() for draws in states]
+    assert 5 * step[0] < step[1] < step[2] / 2
+
+
+def test_a_target_that_has_changed_is_compiled_anew():
+    target = Counted()
+    narrow = run(target, num_results=300, kernel=make_hmc)
+    target.scale = 100.0
+    wide = run(target, num_results=300, kernel=make_hmc)
+    assert wide.states.std() > 2 * narrow.states.std()
+
+
+def test_programs_die_with_their_target():
+    target = Counted()
+    run(target, kernel=make_hmc)
+    reference = weakref.ref(target)
+    del target
+    gc.collect()
+    assert reference() is None
+
+
+def test_methods_keep_their_programs():
+    class Model:
+        num_traces = 0
+
+        def log_prob(self, q):
+            self.num_traces += not tf.executing_eagerly()
+            return gaussian(q)
+
+    model = Model()
+    run(model.log_prob, kernel=make_hmc)
+    traced = model.num_traces
+    run(model.log_prob, kernel=make_hmc)
+    assert model.num_traces == traced
+
+
+# ---- draws
+
+
+def test_draws_do_not_depend_on_the_length_of_the_run():
+    target = Counted()
+    long, short = (run(target, num_results=n, kernel=make_hmc) for n in (500, 60))
+    assert_identical(long.states[:60], short.states)
+    thinned = run(target, num_results=20, num_steps_between_results=2, kernel=make_hmc)
+    assert_identical(short.states[2::3], thinned.states)
+
+
+def test_seeds():
+    target = Counted()
+
+    def states(seed):
+        return run(target, seed=seed, kernel=make_hmc).states
+
+    same = [states(seed) for seed in (7, np.int64(7), (0, 7))]
+    assert_identical(same[0], same[1])
+    assert_identical(same[0], same[2])
+    for other in (8, 7 + 2**32, -7, (1, 7)):
+        assert not np.array_equal(same[0], states(other))
+    unseeded = [states(None) for _ in range(2)]
+    assert not np.array_equal(*unseeded)
+
+
+def test_warm_up_may_be_left_out():
+    start = tf.random.stateless_normal([4, 2], [0, 1])
+    short = run(num_warmup_steps=0, kernel=make_hmc, initial_state=start)
+    chain = tfmc.HamiltonianMonteCarlo(gaussian, 0.3, 2)
+    assert short.states.shape == (30, 4, 2)
+    assert_identical(short.final_state, short.states[-1])
+    assert chain.bootstrap_results(short.final_state).accepted_results is not None
+
+
+def test_frozen_kernel_goes_on():
+    first = run(num_warmup_steps=200, kernel=tfpa.GradientAdaptiveMALA)
+    more = run(
+        kernel=first.frozen_kernel, num_warmup_steps=0, initial_state=first.final_state, seed=3
+    )
+    assert more.frozen_kernel is first.frozen_kernel
+    assert 0.5 < more.diagnostics.accept_prob <= 1
+
+
+# ---- models
+
+
+def test_draws_come_back_in_the_space_of_the_model():
+    """Dirichlet prior, multinomial data: the posterior is Dirichlet(alpha + counts)."""
+    counts = np.array([3.0, 1.0, 6.0], np.float32)
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        weights = yield tfd.Dirichlet(tf.ones(3), name='weights')
+        rate = yield tfd.Gamma(4.0, 2.0, name='rate')
+        yield tfd.Multinomial(counts.sum(), probs=weights, name='counts')
+        yield tfd.Poisson(rate, name='events')
+
+    found = run(model.experimental_pin(counts=counts, events=5.0), 1000, 200, 8, kernel=make_hmc)
+    assert type(found.states).__name__ == 'StructTuple'
+    assert found.names == ('weights', 'rate')
+    assert found.states.weights.shape == (1000, 8, 3)
+    assert [part.shape for part in found.unconstrained_states] == [(1000, 8, 2), (1000, 8)]
+    posterior = tfd.Dirichlet(1 + counts)
+    draws = [found.states.weights, found.states.rate[..., None]]
+    mean = np.concatenate([posterior.mean(), [9 / 3]])
+    variance = np.concatenate([posterior.variance(), [9 / 9]])
+    z, ess = moment_z_scores(np.concatenate(draws, axis=-1), mean, variance)
+    assert ess > 300
+    assert np.abs(z).max() < largest_z(z.size)
+
+
+def test_trace_fn_sees_the_space_of_the_model():
+    model = tfd.JointDistributionNamed({'scale': tfd.LogNormal(0.0, 1.0)})
+    found = run(model, kernel=make_hmc, trace_fn=lambda state, results: state['scale'])
+    assert_identical(found.trace, found.states['scale'])
+    np.testing.assert_allclose(np.log(found.trace), found.unconstrained_states[0], atol=1e-5)
+
+
+def test_dict_states():
+    found = run(
+        lambda mu, sigma: gaussian(mu) - tf.square(sigma),
+        initial_state={'sigma': tf.zeros([4]), 'mu': tf.zeros([4, 2])},
+    )
+    assert found.names == ('mu', 'sigma')
+    assert {name: part.shape for name, part in found.states.items()} == {
+        'mu': (30, 4, 2),
+        'sigma': (30, 4),
+    }
+
+
+def test_xla_compiles_an_auto_batched_model_once():
+    """XLA used to take the seed for a compile-time constant there, and to compile in each call."""
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        mean = yield tfd.Normal(0.0, 5.0, name='mean')
+        scale = yield tfd.HalfNormal(5.0, name='scale')
+        effects = yield tfd.Sample(tfd.Normal(mean, scale), 3, name='effects')
+        yield tfd.Normal(effects, 1.0, name='y')
+
+    target = model.experimental_pin(y=tf.zeros(3))
+
+    def seconds(seed):
+        before = time.perf_counter()
+        found = run(target, 40, 0, seed=seed, jit_compile=True, kernel=tfpa.GradientAdaptiveMALA)
+        return time.perf_counter() - before, found.timings
+
+    _, timings = seconds(1)
+    assert timings.sampling < timings.compile / 2
+    second, _ = seconds(2)
+    assert second < timings.compile / 2
+
+
+# ---- kernels
+
+
+KERNELS = {
+    'random walk': tfmc.RandomWalkMetropolis,
+    'nuts': lambda p: tfmc.DualAveragingStepSizeAdaptation(tfmc.NoUTurnSampler(p, 0.5), 15),
+    'slice': lambda p: tfmc.SliceSampler(p, step_size=1.0, max_doublings=3),
+    'replica exchange': lambda p: tfmc.ReplicaExchangeMC(p, [1.0, 0.5], make_hmc),
+    'class': tfpa.GradientAdaptiveMALA,
+    'partial': functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=1),
+}
+
+
+@pytest.mark.parametrize('name', KERNELS)
+def test_any_kernel(name):
+    target = Counted()
+    found = run(target, num_results=200, kernel=KERNELS[name])
+    assert found.states.shape == (200, 4, 2)
+    assert found.states.std() > 0.3
+    assert found.statistics.log_prob.shape == (200, 4)
+    np.testing.assert_allclose(
+        found.statistics.log_prob, gaussian(found.states), rtol=1e-4, atol=1e-5
+    )
+    traced = target.num_traces
+    run(target, num_results=200, kernel=KERNELS[name])
+    assert target.num_traces == traced
+
+
+def test_kernel_made_by_a_class_adapts_for_the_warm_up():
+    found = run(num_warmup_steps=37, kernel=tfpa.GradientAdaptiveMALA)
+    assert found.kernel.num_adaptation_steps == 37
+    partial = functools.partial(tfpa.EntropyAdaptiveHMC, num_adaptation_steps=5)
+    assert run(kernel=partial).kernel.num_adaptation_steps == 5
+
+
+def test_trace_fn_may_return_numbers():
+    found = run(
+        kernel=make_hmc,
+        trace_fn=lambda state, results: {'one': 1.0, 'two': 2, 'accepted': results.is_accepted},
+    )
+    assert (found.trace['one'] == 1.0).all()
+    assert found.trace['two'].dtype == np.int32
+    assert found.trace['accepted'].shape == (30, 4)
+
+
+# ---- misuse
+
+MISUSES = {
+    'no results': (dict(num_results=0), ValueError, '`num_results`.*0'),
+    'half a result': (dict(num_results=2.5), ValueError, '`num_results`.*2.5'),
+    'negative warm-up': (dict(num_warmup_steps=-1), ValueError, '`num_warmup_steps`.*-1'),
+    'no chains': (dict(num_chains=0), ValueError, '`num_chains`.*0'),
+    'thinning': (dict(num_steps_between_results=-1), ValueError, '`num_steps_between_results`'),
+    'kernel of another type': (dict(kernel=3.0), TypeError, '`kernel`.*float'),
+    'kernel from nowhere': (dict(kernel=lambda log_prob: 3.0), TypeError, '`kernel`.*float'),
+    'kernel wants more': (
+        dict(kernel=tfmc.NoUTurnSampler),
+        TypeError,
+        "`kernel`.*'step_size'.*lambda log_prob: NoUTurnSampler",
+    ),
+    'kernel adapts for longer': (
+        dict(kernel=lambda p: tfpa.EntropyAdaptiveHMC(p)),
+        ValueError,
+        '`kernel` adapts for 1000 steps.*`num_warmup_steps` is 20.*num_adaptation_steps=20',
+    ),
+    'trace of nothing': (
+        dict(kernel=make_hmc, trace_fn=lambda state, results: None),
+        TypeError,
+        '`trace_fn`.*NoneType',
+    ),
+    'no gradient': (
+        dict(target=lambda q: tf.stop_gradient(gaussian(q))),
+        ValueError,
+        '`target` does not depend on part 0',
+    ),
+}
+
+
+@pytest.mark.parametrize('case', MISUSES)
+def test_misuse_names_the_argument(case):
+    arguments, error, message = MISUSES[case]
+    with pytest.raises(error, match=message):
+        run(**arguments)

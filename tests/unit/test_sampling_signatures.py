@@ -1,0 +1,151 @@
+"""Signatures of kernels and functions, and what is kept with a target."""
+
+import copy
+import functools
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.sampling import cache
+from tfp_adaptive.sampling.signatures import signature
+
+FACTOR = 2.0
+
+
+def log_prob(q):
+    return -tf.reduce_sum(tf.square(q), axis=-1)
+
+
+def texts(value):
+    return {path: leaf.text for path, leaf in signature(value, 'kernel', target=log_prob).items()}
+
+
+def hmc(step_size=0.1, num_leapfrog_steps=3):
+    return tfp.mcmc.HamiltonianMonteCarlo(log_prob, step_size, num_leapfrog_steps)
+
+
+def adaptive(**settings):
+    return tfpa.EntropyAdaptiveHMC(log_prob, **settings)
+
+
+def test_kernels_made_alike_are_the_same():
+    for make in (
+        hmc,
+        adaptive,
+        lambda: adaptive(preconditioner=tfpa.preconditioners.diagonal(initial_scale=0.5)),
+        lambda: adaptive(optimizer=tfpa.optimizers.adam(learning_rate=0.1)),
+        lambda: tfp.mcmc.DualAveragingStepSizeAdaptation(hmc(), 10),
+    ):
+        assert signature(make(), 'kernel') == signature(make(), 'kernel')
+
+
+def test_every_setting_tells_kernels_apart():
+    kernels = [
+        hmc(),
+        hmc(step_size=0.2),
+        hmc(step_size=np.array([0.1, 0.2])),
+        hmc(step_size=np.array([0.1, 0.3])),
+        hmc(num_leapfrog_steps=4),
+        tfp.mcmc.DualAveragingStepSizeAdaptation(hmc(), 10),
+        tfp.mcmc.DualAveragingStepSizeAdaptation(hmc(), 11),
+        adaptive(),
+        adaptive(num_leapfrog_steps=1),
+        adaptive(preconditioner=tfpa.preconditioners.diagonal()),
+        adaptive(preconditioner=tfpa.preconditioners.diagonal(initial_scale=0.5)),
+        adaptive(preconditioner=tfpa.preconditioners.diagonal(initial_scale=0.6)),
+        adaptive(optimizer=tfpa.optimizers.adam(learning_rate=0.1)),
+        adaptive(optimizer=tfpa.optimizers.adam(learning_rate=0.2)),
+        tfp.mcmc.HamiltonianMonteCarlo(lambda q: log_prob(q), 0.1, 3),
+    ]
+    found = [tuple(signature(kernel, 'kernel').items()) for kernel in kernels]
+    assert len(set(found)) == len(found)
+
+
+def test_text_names_settings_and_holds_no_address():
+    found = texts(hmc(num_leapfrog_steps=7))
+    assert found['kernel'].endswith('.HamiltonianMonteCarlo')
+    assert found['kernel.num_leapfrog_steps'] == '7'
+    assert found['kernel.target_log_prob_fn'] == 'target'
+    for text in {**found, **texts(adaptive(preconditioner=tfpa.preconditioners.diagonal()))}:
+        assert '0x' not in text
+
+
+def test_functions_are_their_code_and_what_it_refers_to():
+    def scale_by(factor):
+        return lambda x: x * factor
+
+    assert signature(scale_by(2), 'f') == signature(scale_by(2), 'f')
+    assert signature(scale_by(2), 'f') != signature(scale_by(3), 'f')
+    assert signature(lambda x: x, 'f') != signature(lambda x: -x, 'f')
+    partial = functools.partial(hmc, step_size=0.3)
+    assert texts(partial)['kernel.step_size'] == '0.3'
+
+    def with_global(x):
+        return x * FACTOR
+
+    before = signature(with_global, 'f')
+    assert before == signature(with_global, 'f')
+    globals()['FACTOR'] = 3.0
+    assert before != signature(with_global, 'f')
+
+
+def test_what_refers_to_itself_ends():
+    def recursive(n):
+        return recursive(n - 1)
+
+    assert signature(recursive, 'f') == signature(recursive, 'f')
+
+
+class Owner:
+    def method(self):
+        """A target may be a method, which is a new object at each access."""
+
+    def other(self):
+        """Another one."""
+
+
+def test_values_live_with_their_owner():
+    owner, value = Owner(), Owner()
+    assert cache.lookup(owner, 'key') is None
+    assert cache.store(owner, 'key', value) is value
+    assert cache.lookup(owner, 'key') is value
+    cache.store(owner.method, 'key', 'of the method')
+    assert cache.lookup(owner.method, 'key') == 'of the method'
+    assert cache.lookup(owner.other, 'key') is None
+    cache.forget(owner)
+    assert cache.lookup(owner, 'key') is None
+    value.owner = owner
+    cache.store(owner, 'key', value)
+    reference = weakref.ref(owner)
+    del owner, value
+    gc.collect()
+    assert reference() is None
+
+
+def test_only_recent_values_are_kept():
+    owner = Owner()
+    for key in range(100):
+        cache.store(owner, key, key)
+    kept = [key for key in range(100) if cache.lookup(owner, key) is not None]
+    assert kept == list(range(100 - len(kept), 100))
+    assert 8 <= len(kept) < 50
+
+
+def test_copies_and_pickles_start_afresh():
+    owner = Owner()
+    cache.store(owner, 'key', lambda: 'cannot be pickled')
+    for other in (copy.copy(owner), copy.deepcopy(owner), pickle.loads(pickle.dumps(owner))):
+        assert cache.lookup(other, 'key') is None
+        cache.store(other, 'key', 'own')
+    assert cache.lookup(owner, 'key')() == 'cannot be pickled'
+
+
+def test_owner_without_attributes_keeps_nothing():
+    assert cache.store(len, 'key', 1) == 1
+    assert cache.lookup(len, 'key') is None
+    cache.forget(len)

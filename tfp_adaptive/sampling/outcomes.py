@@ -1,0 +1,89 @@
+"""From two finished phases to what `sample` returns."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfp_adaptive.sampling import setups
+from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
+from tfp_adaptive.sampling.phases import Position
+from tfp_adaptive.sampling.programs import Program
+from tfp_adaptive.sampling.results import find_field
+from tfp_adaptive.sampling.run import SampleRun, Timings
+from tfp_adaptive.sampling.targets import Model
+
+
+def make_run(
+    model: Model,
+    setup: setups.Setup,
+    phases: tuple[Position, Position],
+    rows: tuple[Any, Any],
+    *,
+    program: Program,
+    batch_shape: tuple[int, ...],
+    compile_seconds: float,
+) -> SampleRun:
+    """Everything a run leaves behind.
+
+    Args:
+      model: the target.
+      setup: kernel and programs.
+      phases: last positions of warm-up and sampling.
+      rows: what was kept of every row of both.
+      program: of the sampling.
+      batch_shape: chain dimensions.
+      compile_seconds: time spent compiling.
+    """
+    (warmup, draws), (warmup_rows, draw_rows) = phases, rows
+    parts, own, statistics, trace = draw_rows
+    states = tf.nest.pack_sequence_as(model.structure, list(own or parts))
+    frozen_kernel = setups.freeze(setup.kernel, warmup.kernel_results)
+    return SampleRun(
+        states=states,
+        trace=trace,
+        warmup_trace=warmup_rows.info or None,
+        diagnostics=_diagnostics(
+            diagnose(states, len(batch_shape)),
+            warmup,
+            draws,
+            program,
+            was_frozen=frozen_kernel is not setup.kernel,
+        ),
+        timings=Timings(compile_seconds, warmup.seconds, draws.seconds),
+        frozen_kernel=frozen_kernel,
+        final_state=draws.state,
+        kernel_results=draws.kernel_results,
+        warmup_kernel_results=warmup.kernel_results,
+        kernel=setup.kernel,
+        statistics=statistics,
+        warmup_preconditioner=warmup_rows.preconditioner,
+        names=model.names,
+        unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(parts)),
+    )
+
+
+def _diagnostics(figures, warmup, draws, program, *, was_frozen) -> Diagnostics:
+    warmup_info = find_field(warmup.kernel_results, 'info')
+    info = find_field(draws.kernel_results, 'info')
+
+    def count(info, name):
+        figure = getattr(info, name, ())
+        return None if isinstance(figure, tuple) else int(figure)
+
+    num_warmup_gradients = count(warmup_info, 'num_gradients')
+    num_sampling_gradients = count(info, 'num_gradients')
+    if num_sampling_gradients is not None and not was_frozen:
+        # the counter has gone on from the warm-up
+        num_sampling_gradients -= num_warmup_gradients
+    ess, ess_of_squares, rhat = figures
+    num_steps = draws.num_rows * program.steps_per_row
+    return Diagnostics(
+        ess=ess,
+        ess_of_squares=ess_of_squares,
+        rhat=rhat,
+        accept_prob=draws.accept_prob / num_steps if program.has_acceptance else None,
+        num_divergences=draws.num_divergences if program.has_acceptance else None,
+        num_warmup_gradients=num_warmup_gradients,
+        num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
+        num_sampling_gradients=num_sampling_gradients,
+    )

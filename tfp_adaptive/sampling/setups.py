@@ -1,0 +1,197 @@
+"""Kernel and compiled programs of a run, kept with the target for the next run like it."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfp_adaptive.kernels import FrozenKernel
+from tfp_adaptive.sampling import cache
+from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.initial import Start
+from tfp_adaptive.sampling.kernel_choice import make_kernel
+from tfp_adaptive.sampling.programs import Program, make_program
+from tfp_adaptive.sampling.signatures import signature
+from tfp_adaptive.sampling.statistics import draw_statistics, warmup_statistics_fn
+from tfp_adaptive.sampling.targets import Model
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What compiled code depends on beside the target and the shape of its state.
+
+    Attributes:
+      kernel: as `sample` was given it.
+      num_warmup_steps: steps that adapt.
+      num_steps_between_results: steps thrown away between two draws.
+      trace_fn: (state, kernel_results) -> nest, or `None`.
+      jit_compile: whether to compile with XLA.
+    """
+
+    kernel: Any
+    num_warmup_steps: int
+    num_steps_between_results: int
+    trace_fn: Callable | None
+    jit_compile: bool
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything of a run that another run with the same arguments shares.
+
+    Attributes:
+      kernel: the one that warms up.
+      descriptions: text that tells its settings from others, by their path.
+      bootstrap: state -> kernel results.
+      freeze: (kernel results of the warm-up, state) -> kernel results of the frozen kernel.
+      warmup: program of the warm-up.
+      make_sampling: (frozen kernel, state, its kernel results) -> program of the sampling.
+    """
+
+    kernel: Any
+    descriptions: dict[str, str]
+    bootstrap: Callable
+    freeze: Callable
+    warmup: Program
+    make_sampling: Callable[[Any, Any, Any], Program]
+
+
+def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
+    """The setup of an earlier run that equals this one, or a new one.
+
+    Args:
+      target: as `sample` was given it; keeps the setup.
+      start: of the chains.
+      settings: of the run.
+
+    Raises:
+      TypeError: if `kernel` makes no kernel or cannot run on this target and state.
+      ValueError: likewise.
+    """
+    model = start.model
+    kernel = make_kernel(settings.kernel, model.log_prob_fn, settings.num_warmup_steps)
+    leaves = {
+        **signature(kernel, 'kernel', target=model.log_prob_fn),
+        **signature(settings.trace_fn, 'trace_fn'),
+        **signature(
+            (settings.num_warmup_steps, settings.num_steps_between_results, settings.jit_compile),
+            'settings',
+        ),
+    }
+    shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
+    key = (start.key, shapes, tuple(sorted(leaves.items(), key=lambda item: item[0])))
+    found = cache.lookup(target, key)
+    if found is None:
+        descriptions = {path: leaf.text for path, leaf in leaves.items()}
+        found = cache.store(target, key, _make_setup(kernel, descriptions, start, settings))
+    return found
+
+
+def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
+    """The kernel that samples: frozen if it can be, else the kernel itself.
+
+    Args:
+      kernel: the one that warmed up.
+      warmup_kernel_results: its last results.
+    """
+    return kernel.frozen(warmup_kernel_results) if hasattr(kernel, 'frozen') else kernel
+
+
+def _make_setup(kernel, descriptions, start, settings):
+    model, can_freeze = start.model, hasattr(kernel, 'frozen')
+    bootstrap = Compiled(kernel.bootstrap_results)
+    with _in_terms_of_sample():
+        kernel_results = bootstrap(start.state)
+
+    def freeze_results(kernel_results, state):
+        return kernel.frozen(kernel_results).bootstrap_results(state)
+
+    trace_fn = _sampling_trace_fn(model, settings.trace_fn)
+    shared: list[Program] = []
+
+    def make_sampling(frozen_kernel, state, kernel_results):
+        def make():
+            return make_program(
+                frozen_kernel,
+                trace_fn,
+                (state, kernel_results),
+                steps_per_row=settings.num_steps_between_results + 1,
+                jit_compile=settings.jit_compile,
+            )
+
+        # what a FrozenKernel has learned travels in its results, so one program serves them all
+        if frozen_kernel is not kernel and not isinstance(frozen_kernel, FrozenKernel):
+            return make()
+        if not shared:
+            shared.append(make())
+        return shared[0]
+
+    return Setup(
+        kernel=kernel,
+        descriptions=descriptions,
+        bootstrap=bootstrap,
+        freeze=Compiled(freeze_results) if can_freeze else lambda results, state: results,
+        warmup=make_program(
+            kernel,
+            warmup_statistics_fn(kernel, kernel_results, settings.num_warmup_steps),
+            (start.state, kernel_results),
+            steps_per_row=1,
+            jit_compile=settings.jit_compile,
+        ),
+        make_sampling=make_sampling,
+    )
+
+
+def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
+    """(state, kernel results) -> what is kept of a draw.
+
+    Returns:
+      (unconstrained parts, parts in the model's space or nothing, `DrawStatistics`, the user's).
+    """
+
+    def trace(state, kernel_results):
+        parts = tf.nest.flatten(state)
+        own = model.constrain(parts) if model.constrain else []
+        statistics = draw_statistics(kernel_results)
+        if statistics.log_prob is None:
+            statistics = statistics._replace(log_prob=model.log_prob_fn(*parts))
+        users = ()
+        if trace_fn is not None:
+            own_state = tf.nest.pack_sequence_as(model.structure, own or parts)
+            users = _to_tensors(trace_fn(own_state, kernel_results))
+        return parts, own, statistics, users
+
+    return trace
+
+
+def _to_tensors(traced):
+    try:
+        traced = tf.nest.map_structure(tf.convert_to_tensor, traced)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            '`trace_fn` must return a nest of tensors and numbers, such as '
+            'kernel_results.is_accepted or a dict of them; got '
+            f'{type(traced).__name__} {traced!r:.80}.'
+        ) from error
+    for leaf in tf.nest.flatten(traced):
+        if not leaf.shape.is_fully_defined():
+            raise ValueError(
+                f'`trace_fn` must return tensors of static shape; got {leaf.shape}: use '
+                'tf.ensure_shape.'
+            )
+    return traced
+
+
+@contextlib.contextmanager
+def _in_terms_of_sample():
+    """Complaints of a kernel with the names that its arguments have in `sample`."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error).replace('`target_log_prob_fn`', '`target`')
+        message = message.replace('`current_state`', '`initial_state`')
+        if message == str(error):
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(message) from error

@@ -1,0 +1,127 @@
+"""What a kernel or a function is, as flat text and tokens: to find it again, and to name a change.
+
+Two kernels with equal signatures take the same steps, so that one compiled program serves both,
+and the text of a signature is the same in another process, so that a checkpoint can say which
+setting differs.
+"""
+
+import functools
+import hashlib
+import inspect
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_UNSEEN = ('name', 'self', '__class__')
+
+
+class Same:
+    """Equal to itself alone, and keeps its object from being replaced by another of the same id."""
+
+    def __init__(self, value: Any):
+        """Initializes this token.
+
+        Args:
+          value: any object.
+        """
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+class Leaf(NamedTuple):
+    """One setting."""
+
+    text: str
+    """The same in every process."""
+    token: Any = None
+    """What tells it apart in this process, beyond the text."""
+
+
+def signature(value: Any, name: str, target: Any = None) -> dict[str, Leaf]:
+    """The settings of a kernel, a function or a record, by their path.
+
+    Args:
+      value: a kernel, by its `parameters`; a function, by its code and what that refers to; a
+        record, a list or a dict by their items; an array by its content.
+      name: of the root.
+      target: an object that goes by the name of 'target' wherever it occurs.
+
+    Returns:
+      {path: leaf}, such as {'kernel': ..., 'kernel.num_leapfrog_steps': Leaf('2')}.
+    """
+    found: dict[str, Leaf] = {}
+    _walk(value, name, target, (), found)
+    return found
+
+
+def _walk(value, path, target, above, found):
+    # what refers back to itself has been described already
+    if any(value is outer for outer in above):
+        return
+
+    def descend(child, name):
+        _walk(child, f'{path}.{name}', target, (*above, value), found)
+
+    if target is not None and value is target:
+        found[path] = Leaf('target')
+    elif isinstance(value, _PLAIN):
+        found[path] = Leaf(repr(value))
+    elif isinstance(value, (np.ndarray, tf.Tensor)) and hasattr(value, '__array__'):
+        found[path] = Leaf(_digest(np.asarray(value)))
+    elif isinstance(value, (tf.DType, np.dtype, type, types.BuiltinFunctionType)):
+        found[path] = Leaf(getattr(value, '__qualname__', str(value)))
+    else:
+        token, children = _parts(value)
+        found[path] = Leaf(_type_name(value), token)
+        for name, child in children:
+            descend(child, name)
+
+
+def _parts(value):
+    """(token, [(name, child)]) of something that has parts; without any, it is itself alone."""
+    parameters = getattr(value, 'parameters', None)
+    if isinstance(value, Mapping):
+        return None, [(str(key), value[key]) for key in sorted(value, key=str)]
+    if isinstance(value, (list, tuple)):
+        names = getattr(value, '_fields', range(len(value)))
+        return None, list(zip(names, value, strict=True))
+    if isinstance(value, functools.partial):
+        return None, [('func', value.func), ('args', value.args), *value.keywords.items()]
+    if inspect.isfunction(value):
+        return _function_parts(value)
+    if inspect.ismethod(value):
+        return None, [('func', value.__func__), ('self', value.__self__)]
+    if is_dataclass(value):
+        return None, [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(parameters, Mapping):
+        return None, [(k, v) for k, v in sorted(parameters.items()) if k not in _UNSEEN]
+    return Same(value), []
+
+
+def _function_parts(function):
+    """A function is its code, its defaults, what it closes over and the globals it names."""
+    cells = inspect.getclosurevars(function)
+    children = [*sorted(cells.nonlocals.items())]
+    children += [('defaults', function.__defaults__), ('kwdefaults', function.__kwdefaults__)]
+    code = function.__code__
+    return (code, *(Same(cells.globals[name]) for name in sorted(cells.globals))), children
+
+
+def _digest(array):
+    content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
+    return f'{array.dtype} {array.shape} {content}'
+
+
+def _type_name(value):
+    named = value if inspect.isfunction(value) else type(value)
+    return f'{named.__module__}.{named.__qualname__}'
