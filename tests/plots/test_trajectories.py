@@ -40,60 +40,88 @@ def real_nvp():
     return flow, flow.init(2, tf.float32, tf.constant(0.5))
 
 
+def proposed(run, proposal, nodes, velocity):
+    """The move from the first node with this velocity."""
+    settings = run.frozen_kernel.parameters
+    target, position = motion.make_target(run, 1), tf.constant(nodes[:1])
+    state = ChainState(position, *target.value_and_score(position))
+    make = make_move(run.layout.event, proposal, settings['preconditioner'])
+    parameters = settings['parameters_of_preconditioner']
+    return make(target, parameters, tf.constant(1.0), state, tf.constant(velocity[np.newaxis]))
+
+
 @pytest.mark.parametrize('family', ['diagonal', 'real_nvp'])
-def test_a_path_is_the_move_of_its_velocity(family):
+def test_a_path_is_a_move(family):
     """Its nodes are the ends of 1, ..., L leapfrog steps, its probability that of the whole."""
     num_steps = 3
     flow = real_nvp() if family == 'real_nvp' else ()
     run = with_kernel(tfpa.proposals.leapfrog(num_steps), *flow)
     found = motion.make_paths(run, NUM_PATHS, seed=5)
-    start = ChainState(
-        *map(tf.constant, [starting_points(run)]),
-        *motion.make_target(run, NUM_PATHS).value_and_score(tf.constant(starting_points(run))),
-    )
-    velocity_seed = random.split(tf.constant([5, 0]), 2)[1]
-    velocity = random.normal([NUM_PATHS, 2], velocity_seed, tf.float32)
-    settings = run.frozen_kernel.parameters
-    for length in range(1, num_steps + 1):
-        move = make_move(
-            run.layout.event, tfpa.proposals.leapfrog(length), settings['preconditioner']
-        )(
-            motion.make_target(run, NUM_PATHS),
-            settings['parameters_of_preconditioner'],
-            tf.constant(1.0),
-            start,
-            velocity,
-        )
-        ends = [path.nodes[length] for path in found]
-        np.testing.assert_allclose(ends, move.proposed.position, rtol=1e-4, atol=1e-5)
-    probability = np.exp(np.minimum(-move.energy_change, 0))
-    np.testing.assert_allclose([p.accept_prob for p in found], probability, rtol=1e-3)
-    np.testing.assert_array_equal([p.nodes[0] for p in found], starting_points(run))
-    assert all(len(p.nodes) == num_steps + 1 and len(p.curve) == 10 * num_steps + 1 for p in found)
+    np.testing.assert_array_equal([path.nodes[0] for path in found], starting_points(run))
+    for index, path in enumerate(found):
+        own_seed = random.split(tf.constant([5, 0]), NUM_PATHS)[index]
+        velocity = random.normal([1, 2], random.split(own_seed, 3)[1], tf.float32)[0].numpy()
+        for length in range(1, num_steps + 1):
+            move = proposed(run, tfpa.proposals.leapfrog(length), path.nodes, velocity)
+            np.testing.assert_allclose(
+                path.nodes[length], move.proposed.position[0], rtol=1e-4, atol=1e-5
+            )
+        probability = np.exp(np.minimum(-move.energy_change, 0))
+        np.testing.assert_allclose(path.accept_probs, probability, rtol=1e-3)
+        assert path.nodes.shape == (num_steps + 1, 2)
+        assert path.curve.shape == (10 * num_steps + 1, 2)
+        assert list(path.ends) == [num_steps]
 
 
 def test_the_curve_is_the_hamiltonian_flow():
-    """With ever smaller steps energy is kept, so halving the steps moves its end ever less."""
+    """Steps that are small already are hardly changed by smaller ones."""
     run = with_kernel(tfpa.proposals.leapfrog(2), parameters=tf.constant([0.01, 0.02]))
     for path in motion.make_paths(run, NUM_PATHS, seed=0):
         np.testing.assert_allclose(path.curve[::10], path.nodes, atol=1e-4)
-        assert path.accept_prob > 0.99
+        assert path.accept_probs[0] > 0.99
+        assert path.is_accepted
 
 
 def test_lengths_are_those_of_the_proposal():
-    run = with_kernel(tfpa.proposals.leapfrog([2, 5], momentum_refreshment=0.5))
-    found = motion.make_paths(run, 12, seed=0)
-    assert {len(path.nodes) - 1 for path in found} == {2, 5}
-    assert all(len(path.curve) == 10 * (len(path.nodes) - 1) + 1 for path in found)
+    run = with_kernel(tfpa.proposals.leapfrog([2, 5]))
+    assert {path.ends[0] for path in motion.make_paths(run, 12, seed=0)} == {2, 5}
+
+
+def test_a_kept_velocity_joins_moves():
+    """With hardly any refreshment the moves follow one long path of the flow."""
+    proposal = tfpa.proposals.leapfrog(1, momentum_refreshment=1e-6)
+    run = with_kernel(proposal, parameters=tf.constant([0.1, 0.2]))
+    for path in motion.make_paths(run, NUM_PATHS, seed=0, num_moves=6):
+        assert list(path.ends) == list(range(1, len(path.ends) + 1))
+        assert path.curve.shape == (12 * len(path.ends) - 1, 2)
+        assert np.isnan(path.curve[11::12]).all()
+        if len(path.ends) < 3:
+            continue
+        steps = np.diff(path.nodes, axis=0)
+        turns = steps[1:] - steps[:-1]
+        assert np.linalg.norm(turns, axis=1).max() < 0.5 * np.linalg.norm(steps, axis=1).max()
+
+
+def test_a_path_ends_at_its_first_rejection():
+    bold = with_kernel(tfpa.proposals.leapfrog(1, 0.5), parameters=tf.constant([1.5, 3.0]))
+    found = motion.make_paths(bold, 20, seed=0, num_moves=5)
+    assert {len(path.ends) for path in found} > {1, 2}
+    assert not any(path.is_accepted for path in found if len(path.ends) < 5)
+    # as many as the probabilities foretell
+    expected = [p for path in found for p in path.accept_probs]
+    accepted = sum(len(path.ends) - 1 + path.is_accepted for path in found)
+    error = np.sqrt(np.sum(np.multiply(expected, 1 - np.array(expected))))
+    assert abs(accepted - np.sum(expected)) < 4 * error
 
 
 def test_a_random_walk_moves_in_straight_lines():
     run = with_kernel(tfpa.proposals.random_walk())
     for path in motion.make_paths(run, NUM_PATHS, seed=0):
+        np.testing.assert_array_equal(path.nodes, path.curve)
         assert path.nodes.shape == (2, 2)
         log_prob = runs.gaussian_log_prob(tf.constant(path.nodes)).numpy()
         expected = np.exp(min(log_prob[1] - log_prob[0], 0))
-        assert path.accept_prob == pytest.approx(expected, rel=1e-3)
+        assert path.accept_probs[0] == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_seed_is_a_picture():
@@ -144,6 +172,7 @@ def test_more_dimensions_are_projected():
         30,
         10,
         initial_state=[tf.zeros([3, 2]), tf.zeros([3])],
+        kernel=tfpa.EntropyAdaptiveHMC,
         seed=(0, 1),
         progress=False,
         jit_compile=False,
@@ -203,5 +232,6 @@ def test_misuse():
     )
     with pytest.raises(ValueError, match='`run` has no trajectories to show'):
         tfpa.plots.trajectories(foreign)
-    with pytest.raises(ValueError, match='`num_trajectories` must be at least 1; got 0'):
-        tfpa.plots.trajectories(run, num_trajectories=0)
+    for name in ('num_trajectories', 'num_moves'):
+        with pytest.raises(ValueError, match=f'`{name}` must be at least 1; got 0'):
+            tfpa.plots.trajectories(run, **{name: 0})

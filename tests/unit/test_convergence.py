@@ -173,26 +173,30 @@ def settling_entropy(rng, drift, noise=1.0, num_steps=runs.NUM_WARMUP_STEPS):
 
 
 @pytest.mark.parametrize(
-    ('drift', 'noise', 'change'),
-    [(0.2, 0.05, 'grew'), (-0.2, 0.05, 'shrank'), (0.02, 0.05, None), (0.0, 3.0, None)],
+    ('drift', 'noise', 'num_draws', 'change'),
+    [
+        (0.2, 0.05, 80, 'grew'),
+        (-0.2, 0.05, 80, 'shrank'),
+        (0.02, 0.05, 80, None),
+        (0.0, 3.0, 80, None),
+        # where chains mix, less of it is a concern
+        (0.2, 0.05, NUM_RESULTS, None),
+        (0.4, 0.05, NUM_RESULTS, 'grew'),
+    ],
 )
-def test_adaptation_that_has_not_settled(rng, draws, drift, noise, change):
+def test_adaptation_that_has_not_settled(rng, draws, drift, noise, num_draws, change):
     info = runs.warmup_info(settling_entropy(rng, drift, noise))
-    run = runs.run_of_draws(draws, warmup_trace=info)
-    if change is None:
-        assert run.warnings == ()
-    else:
-        sentence = only_warning(run)
-        assert (
-            f'Adaptation had not settled: over the last quarter of it the proposal still {change}'
-            in sentence
-        )
+    run = runs.run_of_draws(draws[:num_draws], warmup_trace=info)
+    found = [sentence for sentence in run.warnings if 'had not settled' in sentence]
+    assert len(found) == (change is not None)
+    for sentence in found:
+        assert f'over the last quarter of it the proposal still {change} by' in sentence
         assert '`num_warmup_steps`' in sentence
 
 
 def test_steps_after_the_end_of_adaptation_do_not_count(rng, draws):
     """The warm-up may go on after the kernel has stopped to adapt."""
-    drifting = settling_entropy(rng, 0.2, 0.05)
+    drifting = settling_entropy(rng, 0.4, 0.05)
     info = runs.warmup_info(np.concatenate([drifting, np.full(900, drifting[-1])]))
     assert 'not settled' in only_warning(runs.run_of_draws(draws, warmup_trace=info))
 

@@ -16,23 +16,29 @@ _FINE = 10
 
 
 class Path(NamedTuple):
-    """One proposed move."""
+    """Moves of one chain, one after another, up to the first that is rejected."""
 
     nodes: np.ndarray
-    """[L + 1, D] positions after 0, 1, ..., L leapfrog steps."""
+    """[n + 1, D] positions after 0, 1, ..., n leapfrog steps."""
     curve: np.ndarray
-    """[10 L + 1, D] the same motion with steps ten times finer: nearly the Hamiltonian flow."""
-    accept_prob: float
-    """Probability of accepting the end."""
+    """[m, D] the same moves in steps ten times finer, nearly the Hamiltonian flow; rows of NaN
+    stand between two moves."""
+    ends: np.ndarray
+    """[M] indices of the nodes at which a move ends."""
+    accept_probs: np.ndarray
+    """[M] probabilities with which the moves are accepted."""
+    is_accepted: bool
+    """Whether the last move is."""
 
 
-def make_paths(run: Any, num_paths: int, seed: Any) -> list[Path]:
-    """Moves that the frozen kernel of a run proposes from its draws.
+def make_paths(run: Any, num_paths: int, seed: int, num_moves: int = 1) -> list[Path]:
+    """Moves that the frozen kernel of a run makes from its draws.
 
     Args:
       run: `SampleRun`.
       num_paths: how many; starting points are spread evenly over the draws.
       seed: an int.
+      num_moves: most moves of a path.
 
     Raises:
       ValueError: if the kernel of the run is not one of this package.
@@ -41,34 +47,45 @@ def make_paths(run: Any, num_paths: int, seed: Any) -> list[Path]:
         raise ValueError(
             '`run` has no trajectories to show: its kernel is not one of this package.'
         )
-    proposal = run.frozen_kernel.parameters['proposal']
-    start = _starts(run, num_paths)
-    noise_seed, velocity_seed = random.split(tf.constant([seed, 0]), 2)
-    dtype = start.position.dtype
-    propose = _mover(run, proposal, 1)
-    moves = []
-    for index in range(num_paths):
-        state = tf.nest.map_structure(lambda x, i=index: x[i : i + 1], start)
-        if proposal.uses_velocity:
-            state = state._replace(velocity=tf.zeros_like(state.position))
-        own_seed = random.fold_in(noise_seed, tf.constant(index))
-        noise = proposal.draw(own_seed, 1, run.event_size, dtype)
-        moves.append(propose(state, noise, tf.constant(1, dtype)))
-    if not proposal.uses_score:
-        return [_straight(start.position[i], move) for i, move in enumerate(moves)]
-    lengths = [int(move.num_gradients) for move in moves]
-    velocity = random.normal(start.position.shape, velocity_seed, dtype)
-    one_step = _mover(run, proposals.leapfrog(1), num_paths)
-    nodes, energies = _integrate(one_step, start, velocity, max(lengths), 1)
-    curve, _ = _integrate(one_step, start, velocity, max(lengths), _FINE)
+    movers = _mover(run, keeps_proposal=True), _mover(run, keeps_proposal=False)
+    starts = _starts(run, num_paths)
+    seeds = random.split(tf.constant([seed, 0]), num_paths)
     return [
-        Path(
-            nodes[: length + 1, i],
-            curve[: _FINE * length + 1, i],
-            _probability(energies[length, i]),
-        )
-        for i, length in enumerate(lengths)
+        _make_path(run, movers, starts[i : i + 1], own_seed, num_moves)
+        for i, own_seed in enumerate(seeds)
     ]
+
+
+def _make_path(run, movers, position, seed, num_moves) -> Path:
+    propose, one_step = movers
+    proposal, dtype = run.frozen_kernel.parameters['proposal'], position.dtype
+    velocity_seed, *seeds = random.split(seed, 1 + 2 * num_moves)
+    state = ChainState(position, *make_target(run, 1).value_and_score(position))
+    if proposal.uses_velocity:
+        velocity = random.normal(position.shape, velocity_seed, dtype)
+        state = state._replace(velocity=velocity)
+    nodes, curve, ends, accept_probs = [position[0]], [], [], []
+    for noise_seed, coin_seed in zip(seeds[::2], seeds[1::2], strict=True):
+        noise = proposal.draw(noise_seed, 1, run.event_size, dtype)
+        move = propose(state, noise, tf.constant(1, dtype))
+        if proposal.uses_score:
+            start = state._replace(velocity=()), move.trajectory.start_velocity
+            num_steps = int(move.num_gradients)
+            nodes += _integrate(one_step, *start, num_steps)[1:]
+            curve += _integrate(one_step, *start, num_steps * _FINE, fineness=_FINE)
+        else:
+            nodes.append(move.proposed.position[0])
+            curve += nodes[-2:]
+        curve.append(np.full(run.event_size, np.nan))
+        ends.append(len(nodes) - 1)
+        accept_probs.append(_probability(move.energy_change[0]))
+        is_accepted = bool(random.uniform([], coin_seed, dtype) < accept_probs[-1])
+        if not is_accepted:
+            break
+        state = move.proposed
+    return Path(
+        np.stack(nodes), np.stack(curve[:-1]), np.array(ends), np.array(accept_probs), is_accepted
+    )
 
 
 def make_target(run: Any, num_points: int) -> LogDensity:
@@ -92,10 +109,11 @@ def make_target(run: Any, num_points: int) -> LogDensity:
     return log_density.packed_log_density(fn, layout, parts)
 
 
-def _mover(run, proposal, num_points):
-    """(state, noise, share of the step size to take) -> `Move` by the learned preconditioner."""
+def _mover(run, *, keeps_proposal):
+    """(state [1, D], noise, share of the step size) -> `Move` of the run's proposal or one step."""
     settings = run.frozen_kernel.parameters
-    target = make_target(run, num_points)
+    proposal = settings['proposal'] if keeps_proposal else proposals.leapfrog(1)
+    target = make_target(run, 1)
     make = make_move(run.layout.event, proposal, settings['preconditioner'])
 
     @tf.function(autograph=False)
@@ -106,29 +124,23 @@ def _mover(run, proposal, num_points):
     return move
 
 
-def _integrate(one_step, state, velocity, num_steps, fineness):
-    """Positions [n + 1, K, D] and energies [n + 1, K] after 0, ..., n = num_steps * fineness."""
+def _integrate(one_step, state, velocity, num_steps, fineness=1) -> list:
+    """Positions [D] after 0, 1, ..., num_steps steps."""
     share = tf.constant(1 / fineness, velocity.dtype)
-    positions, energies = [state.position], [tf.zeros_like(state.log_prob)]
-    for _ in range(num_steps * fineness):
+    positions = [state.position[0]]
+    for _ in range(num_steps):
         move = one_step(state, velocity, share)
         state, velocity = move.proposed, move.trajectory.end_velocity
-        positions.append(state.position)
-        energies.append(energies[-1] + move.energy_change)
-    return np.stack(positions), np.stack(energies)
-
-
-def _straight(start, move) -> Path:
-    line = np.stack([start, move.proposed.position[0]])
-    return Path(line, line, _probability(move.energy_change[0]))
+        positions.append(state.position[0])
+    return positions
 
 
 def _probability(energy_change) -> float:
     return float(np.exp(-max(float(energy_change), 0.0))) if np.isfinite(energy_change) else 0.0
 
 
-def _starts(run, count) -> ChainState:
-    """Draws, evenly spread over the run, as a packed state."""
+def _starts(run, count) -> tf.Tensor:
+    """[count, D] draws, evenly spread over the run."""
     states = run.states if run.unconstrained_states is None else run.unconstrained_states
     num_chains = int(np.prod(run.batch_shape))
     index = np.linspace(0, len(run.statistics.log_prob) * num_chains - 1, count).astype(int)
@@ -136,5 +148,4 @@ def _starts(run, count) -> ChainState:
         coordinates.as_matrix(part, len(run.batch_shape))[index // num_chains, index % num_chains]
         for part in tf.nest.flatten(states)
     ]
-    position = tf.concat(rows, axis=1)
-    return ChainState(position, *make_target(run, count).value_and_score(position))
+    return tf.concat(rows, axis=1)

@@ -41,7 +41,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *_stuck_chains(run),
         *_divergences(run),
         *settling.acceptance_concerns(run, mixes_well=not mixing),
-        *settling.drift_concerns(run),
+        *settling.drift_concerns(run, mixes_well=not mixing),
         *mixing,
     )
 
