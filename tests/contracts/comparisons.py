@@ -106,3 +106,32 @@ def pure_step(kernel, density, chain_state, results, noise):
         results.step_size,
         results.step,
     )
+
+
+def rows_of(nest, rows):
+    """Some of the chains; what has no chain dimension is shared."""
+    return tf.nest.map_structure(lambda x: x[rows] if x.shape.rank else x, nest)
+
+
+def injected_steps(kernel, state, rows, results, noises):
+    """(transition, adaptation, info) after each step of some of the chains.
+
+    Args:
+      kernel: whose steps they are.
+      state: [C, D] of all chains.
+      rows: slice of the chains that take part.
+      results: kernel results, for what is learned.
+      noises: from `draw_noise` of all chains, one a step.
+    """
+    density, _ = packed(kernel, state[rows])
+    chain_state = rows_of(packed(kernel, state)[1], rows)
+    trace = []
+    for step, noise in enumerate(noises):
+        results = results._replace(step=tf.constant(step))
+        transition, adaptation, info = pure_step(
+            kernel, density, chain_state, results, rows_of(noise, rows)
+        )
+        chain_state = transition.state
+        results = results._replace(adaptation=adaptation, info=info)
+        trace.append((transition, adaptation, info))
+    return trace

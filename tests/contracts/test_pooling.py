@@ -8,9 +8,8 @@ from tests.contracts.comparisons import (
     assert_close,
     assert_identical,
     draw_noise,
+    injected_steps,
     is_identical,
-    packed,
-    pure_step,
 )
 from tests.support import targets
 from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
@@ -23,26 +22,6 @@ BLOCKS = (slice(0, 3), slice(3, 8))
 """Replicas need not have the same number of chains."""
 
 
-def _rows(nest, rows):
-    """Some of the chains; what has no chain dimension is shared."""
-    return tf.nest.map_structure(lambda x: x[rows] if x.shape.rank else x, nest)
-
-
-def _steps(kernel, state, rows, results, noises):
-    """(chain state, adaptation, info) after each step of some of the chains, noise injected."""
-    density, _ = packed(kernel, state[rows])
-    chain_state = _rows(packed(kernel, state)[1], rows)
-    trace = []
-    for step, noise in enumerate(noises):
-        noise = _rows(noise, rows)
-        results = results._replace(step=tf.constant(step))
-        transition, adaptation, info = pure_step(kernel, density, chain_state, results, noise)
-        chain_state = transition.state
-        results = results._replace(adaptation=adaptation, info=info)
-        trace.append((chain_state, adaptation, info))
-    return trace
-
-
 @every_kernel_in_depth
 def test_pooled_blocks_of_chains_are_the_whole(entry, seed):
     """With the same noise, over the end of adaptation; sums differ in their last bits alone."""
@@ -52,9 +31,9 @@ def test_pooled_blocks_of_chains_are_the_whole(entry, seed):
     state = TARGET.draw(seed, [8], 'float64')
     results = whole.bootstrap_results(state)
     noises = [draw_noise(whole, state, [seed, step]) for step in range(NUM_STEPS)]
-    expected = _steps(whole, state, ALL, results, noises)
+    expected = injected_steps(whole, state, ALL, results, noises)
     blocks = lockstep.run(
-        [lambda rows=rows: _steps(pooled, state, rows, results, noises) for rows in BLOCKS]
+        [lambda rows=rows: injected_steps(pooled, state, rows, results, noises) for rows in BLOCKS]
     )
     assert lockstep.num_meetings == NUM_STEPS, 'one pooled reduction a step'
     for (first, *learned), (second, *also_learned), (together, *reference) in zip(
@@ -75,7 +54,9 @@ def test_blocks_that_do_not_pool_are_not_the_whole(seed):
     state = TARGET.draw(seed, [8], 'float64')
     results = whole.bootstrap_results(state)
     noises = [draw_noise(whole, state, [seed, step]) for step in range(2)]
-    alone, together = (_steps(whole, state, rows, results, noises) for rows in (BLOCKS[0], ALL))
+    alone, together = (
+        injected_steps(whole, state, rows, results, noises) for rows in (BLOCKS[0], ALL)
+    )
     with pytest.raises(AssertionError):
         assert_close(alone[0][1], together[0][1], rtol=1e-3)
 

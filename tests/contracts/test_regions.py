@@ -1,12 +1,24 @@
 """Where the density is NaN or zero: chains never enter, and learning goes on."""
 
+import functools
+
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tests.contracts.comparisons import all_finite, is_identical
+import tfp_adaptive as tfpa
+from tests.contracts.comparisons import (
+    all_finite,
+    assert_close,
+    assert_identical,
+    draw_noise,
+    injected_steps,
+    is_identical,
+    rows_of,
+)
 from tests.support import targets
-from tests.support.catalogue import DEFAULT, every_kernel_in_depth
+from tests.support.catalogue import DEFAULT, FLOW_OF_TWO_STEPS, KERNELS, every_kernel_in_depth
 
 
 def test_chains_never_enter_a_region_of_nan(seed):
@@ -69,3 +81,51 @@ def test_frozen_chains_never_enter_a_forbidden_region(entry, seed):
         state, results = step(state, results, seed=tf.constant([seed, i]))
     assert np.all(np.abs(state) <= 2)
     assert np.all(np.isfinite(results.target_log_prob))
+
+
+def _scaling_flow(num_leapfrog_steps, energy_gradient):
+    flow = tfpa.preconditioners.bijector(
+        lambda p: tfp.bijectors.Scale(log_scale=p), lambda size, dtype, _: tf.fill([size], -1.0)
+    )
+    return functools.partial(
+        tfpa.EntropyAdaptiveHMC,
+        num_leapfrog_steps=num_leapfrog_steps,
+        preconditioner=flow,
+        energy_gradient=energy_gradient,
+    )
+
+
+_MAKERS = {entry.name: entry.make for entry in (*KERNELS, FLOW_OF_TWO_STEPS)} | {
+    'mala_bijector': lambda fn, n: _scaling_flow(1, 'fast')(fn, num_adaptation_steps=n),
+    'hmc2_bijector_exact': lambda fn, n: _scaling_flow(2, 'exact')(fn, num_adaptation_steps=n),
+}
+
+
+@pytest.mark.parametrize(
+    ('target', 'without_density'),
+    [
+        (targets.NAN_REGION, [[3.0, 0, 0, 0]]),
+        (targets.BOX, [[3.0, 0, 0, 0], [np.nan] * 4, [0, np.inf, 0, 0], [1e200] * 4]),
+    ],
+    ids=['nan', 'none'],
+)
+@pytest.mark.parametrize('name', _MAKERS)
+def test_chains_without_density_have_no_say(name, target, without_density, seed):
+    """What is learned beside them, with the same noise, is what is learned without them."""
+    kernel = _MAKERS[name](target.log_prob, 5)
+    good = slice(0, 4)
+    state = tf.concat(
+        [target.draw(seed, [4], 'float64'), tf.constant(without_density, tf.float64)], axis=0
+    )
+    results = kernel.bootstrap_results(state)
+    alone = kernel.bootstrap_results(state[good])
+    assert_identical(results.adaptation, alone.adaptation)
+    noises = [draw_noise(kernel, state, [seed, step]) for step in range(2)]
+    together = injected_steps(kernel, state, slice(None), results, noises)
+    expected = injected_steps(kernel, state, good, alone, noises)
+    for (transition, learned, _), (own, own_learned, _) in zip(together, expected, strict=True):
+        assert_close(learned, own_learned, rtol=1e-9)
+        assert_close(rows_of(transition, good), own, rtol=1e-9)
+        assert not np.any(transition.is_accepted[4:])
+    np.testing.assert_array_equal(together[-1][0].state.position[4:], state[4:])
+    assert not is_identical(own_learned.preconditioner, alone.adaptation.preconditioner)

@@ -50,7 +50,8 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
                 tape.watch(inputs)
                 loss = objective.loss(inputs[0], state.position, inputs[1], objective_state)
                 loss = chains.keep(is_used, loss)
-            weight, cotangent = tape.gradient(loss, inputs)
+            slopes = tape.gradient(loss, inputs)
+            weight, cotangent = (None if x is None else chains.keep(is_used, x) for x in slopes)
             pairs = proposal.pullback(factor, used, weight, cotangent)
             return preconditioner.gradient(parameters, pairs)
 

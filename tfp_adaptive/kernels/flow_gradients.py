@@ -92,6 +92,7 @@ def entropy_gradient(flow, target, parameters, step_size, midpoint, score, curva
     if estimate.forms.left.shape[0] == 0:
         return zeros, 0
     left, right = estimate.forms
+    midpoint, score = _finite_rows(midpoint), _finite_rows(score)
 
     def copies(x, number):
         return tf.tile(x, [number, 1])
@@ -102,7 +103,7 @@ def entropy_gradient(flow, target, parameters, step_size, midpoint, score, curva
         moved = tf.reshape(moved, [2 * _NUM_FORMS, -1, midpoint.shape[-1]])
         # one by one, so that a program holds one copy of the target's derivatives
         moved = tf.map_fn(lambda x: target.hessian_vector_product(midpoint, x), moved)
-        return tf.reshape(moved, [-1, midpoint.shape[-1]])
+        return _finite_rows(tf.reshape(moved, [-1, midpoint.shape[-1]]))
 
     def gradient():
         held = products()
@@ -126,11 +127,12 @@ def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exa
     """A move of the proposal on z, as a move on q."""
     size = state.position.shape[-1]
     pulled = _pull_back(flow, target, parameters, is_exact=is_exact)
-    z = flow.inverse(parameters, state.position)
+    position, log_prob, score = _start(state)
+    z = flow.inverse(parameters, position)
     start = ChainState(
         z,
-        state.log_prob + flow.forward(parameters, z)[1],
-        _covector(flow, parameters, z, state.log_prob, state.score, is_exact=is_exact),
+        log_prob + flow.forward(parameters, z)[1],
+        _covector(flow, parameters, z, log_prob, score, is_exact=is_exact),
         state.velocity,
     )
     # a chain that overflows sends no NaN to the shared parameters
@@ -150,6 +152,26 @@ def _move(proposal, flow, target, parameters, step_size, state, noise, *, is_exa
         midpoint_score=move.midpoint_score[:, size:-1],
         log_volume=log_volume,
     )
+
+
+def _start(state):
+    """(position, log-density, score) with the origin, -inf and zero for chains without density.
+
+    The move of such a chain is rejected for its energy, but a NaN in its row of a product with
+    shared parameters would be a NaN in their derivative, even at weight zero.
+    """
+    has_density = tf.math.is_finite(state.log_prob)
+    has_density &= chains.all_finite(state.position) & chains.all_finite(state.score)
+    return (
+        chains.keep(has_density, state.position),
+        tf.where(has_density, state.log_prob, tf.constant(float('-inf'), state.log_prob.dtype)),
+        chains.keep(has_density, state.score),
+    )
+
+
+def _finite_rows(x):
+    """Rows that are finite, and zeros for the others."""
+    return chains.keep(chains.all_finite(x), x)
 
 
 def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
