@@ -63,13 +63,3 @@ def test_smallest_sees_the_squares(rng):
     states = size * rng.choice([-1.0, 1.0], size=size.shape)
     min_ess, _ = effective_size.smallest(states)
     assert min_ess < 30
-
-
-def test_smallest_is_bounded_where_draws_alternate(rng):
-    """TFP's own estimate is negative here."""
-    states = (-1.0) ** np.arange(1000)[:, np.newaxis, np.newaxis] + 0.01 * rng.normal(
-        size=[1000, 2, 1]
-    )
-    min_ess, max_rhat = effective_size.smallest(states)
-    assert 1000 < min_ess <= 2000 * np.log10(2000)
-    assert max_rhat < 1.1

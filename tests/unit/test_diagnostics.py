@@ -64,6 +64,35 @@ def test_effective_size_of_an_autoregression(rng, correlation):
         assert abs(size.mean() - expected) < 4 * error + 0.05 * expected
 
 
+def test_effective_size_of_antithetic_chains(rng):
+    """19 n by theory, which no 4000 draws can show: the bound, and the squares decide."""
+    num_draws, num_coordinates, rho = 1000, 40, -0.9
+    draws = autoregressive(rng, num_draws, NUM_CHAINS * num_coordinates, rho)
+    draws = draws.reshape([num_draws, NUM_CHAINS, num_coordinates])
+    ess, ess_of_squares, _ = tfpa.sampling.diagnose(draws, 1)
+    total = num_draws * NUM_CHAINS
+    np.testing.assert_allclose(ess, total * np.log10(total))
+    expected = total * (1 - rho**2) / (1 + rho**2)
+    error = ess_of_squares.std(ddof=1) / np.sqrt(num_coordinates)
+    assert abs(ess_of_squares.mean() - expected) < 4 * error + 0.05 * expected
+    alone = diagnostics.effective_sizes_of_chains(draws[:, 0])
+    assert np.all(alone > expected / NUM_CHAINS)
+    np.testing.assert_allclose(np.median(alone), num_draws * np.log10(num_draws))
+
+
+@pytest.mark.parametrize('num_chains', [1, NUM_CHAINS])
+@pytest.mark.parametrize('noise', [0.0, 0.01])
+def test_effective_size_of_draws_that_alternate(rng, num_chains, noise):
+    """TFP's own estimate is negative or without end here."""
+    sign = (-1.0) ** np.arange(1000)[:, np.newaxis, np.newaxis]
+    draws = sign + noise * rng.standard_normal([1000, num_chains, 5])
+    total = draws[..., 0].size
+    ess, ess_of_squares, _ = tfpa.sampling.diagnose(draws, 1)
+    np.testing.assert_allclose(ess, total * np.log10(total))
+    assert np.isnan(ess_of_squares).all() == (noise == 0)
+    assert np.nanmin(ess_of_squares, initial=total) > total / 3
+
+
 def test_blocks_change_nothing(rng, monkeypatch):
     draws = rng.standard_normal([50, NUM_CHAINS, 7])
     whole = tfpa.sampling.diagnose(draws, 1)

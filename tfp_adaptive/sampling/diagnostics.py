@@ -1,6 +1,7 @@
 """Effective sample sizes and R-hat of a run, in blocks that keep memory flat."""
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,8 @@ class Diagnostics:
 
     Attributes:
       ess: effective sample size of every coordinate over all chains together, in the structure of
-        one event (`tfp.mcmc.effective_sample_size`, filter_beyond_positive_pairs).
+        one event (`tfp.mcmc.effective_sample_size`, filter_beyond_positive_pairs), at most
+        S log10 S for S draws.
       ess_of_squares: the same of every squared coordinate: how well scales are known.
       rhat: rank-normalised split R-hat of every coordinate, the larger of bulk and tails.
       accept_prob: mean acceptance probability while sampling.
@@ -70,10 +72,12 @@ def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
 
     Returns:
       Three structures of [*event]; NaN with fewer than four draws, and for coordinates that are
-      the same in all draws.
+      the same in all draws. Sizes are at most S log10 S for S draws of all chains: the sum of
+      autocorrelations behind them is too uncertain for more, and negative where draws alternate.
 
     Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Buerkner. Rank-normalization,
-    folding, and localization: an improved R-hat. Bayesian Analysis 16, 2021, equations 5 and 14.
+    folding, and localization: an improved R-hat. Bayesian Analysis 16, 2021, equations 5 and 14;
+    the bound on sizes is theirs too.
 
     Example:
       >>> ess, ess_of_squares, rhat = tfpa.sampling.diagnose(np.random.normal(size=[50, 4, 3]), 1)
@@ -110,18 +114,21 @@ def effective_sizes_of_chains(draws: np.ndarray) -> np.ndarray:
       draws: [num_results, C, ...].
 
     Returns:
-      [C, ...]; NaN for chains that stand still.
+      [C, ...], at most num_results log10 num_results; NaN for chains that stand still.
     """
     return _effective_size(draws, None)
 
 
 def _effective_size(draws, cross_chain_dims):
     with _without_cast_warnings():
-        return tfp.mcmc.effective_sample_size(
+        sizes = tfp.mcmc.effective_sample_size(
             tf.convert_to_tensor(draws),
             cross_chain_dims=cross_chain_dims,
             filter_beyond_positive_pairs=True,
         ).numpy()
+    num_draws = len(draws) * (1 if cross_chain_dims is None else draws.shape[cross_chain_dims])
+    bound = np.asarray(num_draws * math.log10(num_draws), sizes.dtype)
+    return np.where(sizes <= 0, bound, np.minimum(sizes, bound))
 
 
 @contextlib.contextmanager
