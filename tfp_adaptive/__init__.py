@@ -18,7 +18,7 @@ from tfp_adaptive.kernels import (
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
 )
-from tfp_adaptive.sampling import sample
+from tfp_adaptive.sampling import Until, sample
 
 if TYPE_CHECKING:
     from tfp_adaptive import plots
@@ -27,6 +27,7 @@ __all__ = [
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'Until',
     '__version__',
     'distribute',
     'entropy',

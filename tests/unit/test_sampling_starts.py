@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling import starts, targets
+from tfp_adaptive.sampling import models, starts, targets
 from tfp_adaptive.sampling.density import Density
 from tfp_adaptive.sampling.initial import find_start
 
@@ -157,7 +157,7 @@ def test_search_turns_to_the_prior(stateless_seed):
 
 
 def test_search_gives_up(stateless_seed):
-    density = Density(targets.from_model(NORMAL))
+    density = Density(models.from_model(NORMAL))
     never = Density(
         targets.Model(
             log_prob_fn=lambda x: tf.reduce_sum(x, axis=-1) * np.nan,

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling import targets
+from tfp_adaptive.sampling import models, targets
 from tfp_adaptive.sampling.density import Density, check_chains_apart
 
 tfb, tfd = tfp.bijectors, tfp.distributions
@@ -54,7 +54,7 @@ def normal_parts(model, num_chains, seed):
 
 @pytest.fixture(scope='module')
 def model():
-    return targets.from_model(constrained.experimental_pin(y=Y))
+    return models.from_model(constrained.experimental_pin(y=Y))
 
 
 @pytest.mark.parametrize('jit', [None, False, True], ids=['eager', 'graph', 'xla'])
@@ -88,7 +88,7 @@ def test_jacobian_is_that_of_the_map_back(seed):
     joint = tfd.JointDistributionSequential(
         [tfd.LogNormal(0.0, 1.0), lambda m: tfd.WishartTriL(5.0, tf.eye(3, dtype=m.dtype))]
     )
-    model = targets.from_model(joint)
+    model = models.from_model(joint)
     assert model.event_shapes == ((), (6,))
     parts = normal_parts(model, 4, seed)
     lower = np.tril_indices(3)
@@ -113,12 +113,12 @@ def test_names_of_parts():
     sequential = tfd.JointDistributionSequential(
         [tfd.Normal(0.0, 1.0), tfd.HalfNormal(1.0), lambda tau, mu: tfd.Normal(mu, tau)]
     )
-    assert targets.from_model(sequential.experimental_pin(None, None, 1.0)).names == ('mu', 'tau')
+    assert models.from_model(sequential.experimental_pin(None, None, 1.0)).names == ('mu', 'tau')
     inner = tfd.JointDistributionNamed({'a': tfd.Normal(0.0, 1.0), 'b': tfd.HalfNormal(1.0)})
     outer = tfd.JointDistributionNamed(
         {'z': inner, 'y': lambda z: tfd.Normal(z['a'], z['b'])}
     ).experimental_pin(y=1.0)
-    model = targets.from_model(outer)
+    model = models.from_model(outer)
     assert model.names == ('z.a', 'z.b')
     free = [tf.zeros([2]), tf.zeros([2])]
     z = dict(zip('ab', model.constrain(free), strict=True))
@@ -145,8 +145,8 @@ class GymModel:
 
 def test_gym_model(seed):
     target = GymModel()
-    assert targets.is_model(target)
-    model = targets.from_model(target)
+    assert models.is_model(target)
+    model = models.from_model(target)
     assert (model.names, model.event_shapes) == (('path', 'rate'), ((2, 3), ()))
     path, log_rate = parts = normal_parts(model, 4, seed)
     expected = 2 * log_rate - tf.exp(log_rate) - tf.reduce_sum(tf.square(path), axis=[1, 2]) / 2
@@ -159,7 +159,7 @@ def test_gym_model_of_one_part():
     target = inference_gym.targets.VectorModel(
         inference_gym.targets.EightSchools(), flatten_sample_transformations=True
     )
-    model = targets.from_model(target)
+    model = models.from_model(target)
     assert (model.names, model.event_shapes, model.sampler_structure) == (('x',), ((10,),), 0)
     x = tf.linspace(-1.0, 1.0, 10)[None]
     np.testing.assert_allclose(model.log_prob_fn(x), target.unnormalized_log_prob(x), rtol=1e-5)
@@ -202,7 +202,7 @@ def test_integer_parts_are_refused():
         {'k': tfd.Categorical([0.0, 0.0]), 'x': tfd.Normal(0.0, 1.0)}
     )
     with pytest.raises(TypeError, match=r'`target`.*k is of dtype int32.*experimental_pin'):
-        targets.from_model(joint)
+        models.from_model(joint)
 
 
 def test_mixed_dtypes_are_refused():
@@ -210,18 +210,18 @@ def test_mixed_dtypes_are_refused():
         {'x': tfd.Normal(0.0, 1.0), 'y': tfd.Normal(tf.constant(0.0, tf.float64), 1.0)}
     )
     with pytest.raises(TypeError, match=r'`target`.*one dtype.*x float32.*y float64'):
-        targets.from_model(joint)
+        models.from_model(joint)
 
 
 def test_batch_shapes_are_refused():
     with pytest.raises(ValueError, match=r'`target`.*batch shape.*AutoBatched'):
-        targets.from_model(tfd.Normal([0.0, 1.0], 1.0))
+        models.from_model(tfd.Normal([0.0, 1.0], 1.0))
 
 
 @pytest.mark.parametrize('joint', ['JointDistributionNamed', 'JointDistributionNamedAutoBatched'])
 def test_model_that_mixes_chains_is_refused(joint):
     """A scalar per chain against ten observations: ten chains broadcast along the data."""
-    model = targets.from_model(
+    model = models.from_model(
         getattr(tfd, joint)(
             {
                 'm': tfd.Normal(0.0, 1.0),

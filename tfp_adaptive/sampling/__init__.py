@@ -7,6 +7,7 @@ from tfp_adaptive.sampling.learned import LearnedProposal
 from tfp_adaptive.sampling.run import SampleRun, Timings
 from tfp_adaptive.sampling.statistics import DrawStatistics
 from tfp_adaptive.sampling.summary import Summary
+from tfp_adaptive.sampling.until import Until
 
 __all__ = [
     'Diagnostics',
@@ -16,6 +17,7 @@ __all__ = [
     'SamplingWarning',
     'Summary',
     'Timings',
+    'Until',
     'diagnose',
     'sample',
 ]

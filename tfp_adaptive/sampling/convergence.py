@@ -43,6 +43,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *settling.acceptance_concerns(run, mixes_well=not mixing),
         *settling.drift_concerns(run, mixes_well=not mixing),
         *mixing,
+        *_unmet(run),
     )
 
 
@@ -151,6 +152,11 @@ def _effective_sizes(run):
             f'coordinates, least for {names[worst]} ({least[worst]:.0f}): their means, scales and '
             'quantiles are uncertain; draw more (`num_results`).'
         )
+
+
+def _unmet(run):
+    if run.is_converged is False:
+        yield f'{run.stop_reason} Raise `max_steps`, or go on from the checkpoint.'
 
 
 def _figures(run, structure) -> tuple[np.ndarray, list[str]]:

@@ -1,6 +1,5 @@
 """`sample`: from a target to draws and diagnostics in one call."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +8,16 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling import convergence, outcomes, phases, setups
+from tfp_adaptive.sampling import checkpoint as checkpoint_files
+from tfp_adaptive.sampling import convergence, outcomes, setups
+from tfp_adaptive.sampling import until as stopping
+from tfp_adaptive.sampling.diagnostics import diagnose
+from tfp_adaptive.sampling.execution import Execution
 from tfp_adaptive.sampling.initial import find_start
 from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.progress import make_reporter
-from tfp_adaptive.sampling.rows import MemoryRows
 from tfp_adaptive.sampling.run import SampleRun
+from tfp_adaptive.sampling.running_rhat import rhat_figures
+from tfp_adaptive.sampling.until import Until
 
 
 def sample(
@@ -28,6 +31,8 @@ def sample(
     dtype: Any = None,
     num_steps_between_results: int = 0,
     trace_fn: Callable | None = None,
+    until: Until | None = None,
+    checkpoint: Any = None,
     seed: Any = None,
     progress: bool = True,
     jit_compile: bool = True,
@@ -68,8 +73,15 @@ def sample(
       num_steps_between_results: steps thrown away between two draws, to save memory. Default 0.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
+      until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
+        goes on until it does, or `max_steps` are taken. Default `None`: `num_results` draws.
+      checkpoint: path of a file, such as 'run.h5', to keep the run in while it goes on; the rows
+        are appended to files in the folder 'run.h5.rows'. The same call goes on from there after
+        any interruption, to the same draws bit for bit; one with a larger `num_results` or another
+        `until` draws more. Arrays of the result are then read-only maps of these files, so that
+        memory stays flat. Needs h5py. Default `None`: nothing is written.
       seed: an int or a pair of ints, or anything else that `tfp.random.sanitize_seed` takes. Ints
-        make runs reproducible. Default `None`: another run every time.
+        make runs reproducible. Default `None`: another run every time, or that of the checkpoint.
       progress: whether to show progress: a bar in terminals and notebooks, else a line at most
         every ten seconds.
       jit_compile: whether to compile with XLA.
@@ -78,11 +90,13 @@ def sample(
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.
 
     Raises:
+      ImportError: if `checkpoint` is given without h5py.
+      OSError: if `checkpoint` cannot be written.
       TypeError: if `target` is no target, `kernel` makes no kernel, or dtypes are not floating or
         differ.
       ValueError: if a count is out of range, if `initial_state` is missing or does not fit, if the
-        density or its gradient is not finite there, or if `kernel` adapts for longer than the
-        warm-up.
+        density or its gradient is not finite there, if `kernel` adapts for longer than the warm-up,
+        or if `checkpoint` holds another run, or a damaged one.
 
     Example:
       >>> run = tfpa.sample(
@@ -96,69 +110,89 @@ def sample(
     _check_count('num_steps_between_results', num_steps_between_results, least=0)
     if num_chains is not None:
         _check_count('num_chains', num_chains, least=1)
-    warmup_seed, sampling_seed, start_seed = random.split(_stateless_seed(seed), 3)
-    start = find_start(target, initial_state, num_chains, dtype, start_seed)
+    stopping.check(until, num_results, num_steps_between_results + 1)
     settings = setups.Settings(
         kernel, num_warmup_steps, num_steps_between_results, trace_fn, jit_compile
     )
-    setup = setups.find_setup(target, start, settings)
-    warmup, warmup_rows, warmup_compilation = _run_phase(
-        'warm-up',
-        setup.warmup,
-        Position(start.state, setup.bootstrap(start.state)),
-        warmup_seed,
-        num_warmup_steps,
-        progress,
-    )
-    kernel_results = setup.freeze(warmup.kernel_results, warmup.state)
-    program = setup.make_sampling(
-        setups.freeze(setup.kernel, warmup.kernel_results), warmup.state, kernel_results
-    )
-    draws, draw_rows, compilation = _run_phase(
-        'sampling',
-        program,
-        Position(warmup.state, kernel_results),
-        sampling_seed,
-        num_results,
-        progress,
-    )
-    run = outcomes.make_run(
-        start.model,
-        setup,
-        (warmup, draws),
-        (warmup_rows.read(), draw_rows.read()),
-        program=program,
-        batch_shape=start.batch_shape,
-        compile_seconds=warmup_compilation + compilation,
-    )
+    with checkpoint_files.open_store(checkpoint) as store:
+        run_seed = store.seed(_stateless_seed(seed), is_given=seed is not None)
+        warmup_seed, sampling_seed, start_seed = random.split(run_seed, 3)
+        start = find_start(target, initial_state, num_chains, dtype, start_seed)
+        setup = setups.find_setup(target, start, settings)
+        store.admit(start, setup)
+        warmup = _warm_up(setup, start, warmup_seed, num_warmup_steps, store, progress)
+        first = store.restore('sampling', setup.begin_sampling(warmup.position))
+        program = setup.make_sampling(warmup.position, first)
+        draws, figures, verdict = _draw(
+            program, first, sampling_seed, start, until, num_results, store, progress
+        )
+        run = outcomes.make_run(
+            start.model,
+            setup,
+            (warmup.position, draws.position),
+            (warmup.rows.read(), draws.rows.read()),
+            program=program,
+            batch_shape=start.batch_shape,
+            figures=figures,
+            verdict=verdict,
+            compile_seconds=warmup.compile_seconds + draws.compile_seconds,
+        )
     convergence.emit(run.warnings)
     return run
 
 
-def _run_phase(label, program, position, seed, num_rows, progress):
-    """(position after `num_rows` rows, the rows, seconds spent compiling)."""
-    rows = MemoryRows(program.row_specs, num_rows)
-    if not num_rows:
-        return position, rows, 0.0
-    steps_per_row = program.steps_per_row
-    with make_reporter(label, num_rows * steps_per_row, progress) as report:
-        before = time.perf_counter()
-        if program.advance.is_new:
-            report.compiling()
-        phases.compile_program(program, position, seed)
-        compile_seconds = time.perf_counter() - before
-        report.begin(0)
+def _warm_up(setup, start, seed, num_steps, store, progress) -> Execution:
+    """The warm-up, finished."""
+    first = store.restore('warm-up', Position(start.state, setup.bootstrap(start.state)))
+    warmup = Execution(
+        'warm-up',
+        setup.warmup,
+        first,
+        seed,
+        store.rows('warm-up', setup.warmup.row_specs, num_steps),
+        num_rows=num_steps,
+        progress=progress,
+        store=store,
+    )
+    with warmup:
+        warmup.advance_to(num_steps)
+    return warmup
 
-        def keep(leaves, position):
-            rows.append(leaves)
-            num_steps = position.num_rows * steps_per_row
-            figures = {}
-            if program.has_acceptance:
-                figures['acceptance'] = position.accept_prob / num_steps
-            report.advance(num_steps, figures)
 
-        position = phases.advance(program, position, seed, num_rows, keep)
-    return position, rows, compile_seconds
+def _draw(program, first, seed, start, until, num_results, store, progress):
+    """The sampling, finished, with what `diagnose` says of it and the verdict that ended it."""
+    rows = store.rows('sampling', program.row_specs, num_results)
+    goals = list(stopping.goals(until, num_results, program.steps_per_row))
+    if until is None and first.num_rows > num_results:
+        raise ValueError(
+            f'`checkpoint` holds {first.num_rows} draws per chain, more than '
+            f'num_results={num_results}: ask for at least as many.'
+        )
+    goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
+    batch_rank = len(start.batch_shape)
+    before = tf.nest.flatten(rows.read()) if first.num_rows else None
+    draws = Execution(
+        'sampling',
+        program,
+        first,
+        seed,
+        rows,
+        num_rows=goals[0],
+        progress=progress,
+        store=store,
+        figures_fn=rhat_figures(len(tf.nest.flatten(start.state)), batch_rank, before),
+    )
+    with draws:
+        for goal in goals:
+            draws.advance_to(goal)
+            kept = rows.read()
+            figures = diagnose(outcomes.own_states(start.model, kept), batch_rank)
+            verdict = stopping.judge(
+                until, figures, kept[0], batch_rank=batch_rank, is_last=goal == goals[-1]
+            )
+            if verdict.is_over:
+                break
+    return draws, figures, verdict
 
 
 def _stateless_seed(seed):

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling import cache, density, starts, targets
+from tfp_adaptive.sampling import cache, density, models, starts, targets
 from tfp_adaptive.sampling.density import Density, Fingerprint
 from tfp_adaptive.sampling.targets import Model
 
@@ -99,10 +99,10 @@ def _is_point(compiled, parts, num_chains) -> bool:
 
 def _as_model(target, initial_state, dtype):
     """The model, and `initial_state` as tensors."""
-    if targets.is_model(target):
+    if models.is_model(target):
         model = cache.lookup(target, 'model')
         if model is None:
-            model = cache.store(target, 'model', targets.from_model(target))
+            model = cache.store(target, 'model', models.from_model(target))
         own = model.dtypes[0]
         if dtype is not None and tf.as_dtype(dtype) != own:
             raise ValueError(

@@ -5,12 +5,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.sampling import setups
-from tfp_adaptive.sampling.diagnostics import Diagnostics, diagnose
+from tfp_adaptive.sampling.diagnostics import Diagnostics
 from tfp_adaptive.sampling.phases import Position
 from tfp_adaptive.sampling.programs import Program
 from tfp_adaptive.sampling.results import find_field
 from tfp_adaptive.sampling.run import SampleRun, Timings
 from tfp_adaptive.sampling.targets import Model
+from tfp_adaptive.sampling.until import Verdict
 
 
 def make_run(
@@ -21,6 +22,8 @@ def make_run(
     *,
     program: Program,
     batch_shape: tuple[int, ...],
+    figures: tuple[Any, Any, Any],
+    verdict: Verdict,
     compile_seconds: float,
 ) -> SampleRun:
     """Everything a run leaves behind.
@@ -32,18 +35,20 @@ def make_run(
       rows: what was kept of every row of both.
       program: of the sampling.
       batch_shape: chain dimensions.
+      figures: of `diagnose`.
+      verdict: why the run is over.
       compile_seconds: time spent compiling.
     """
     (warmup, draws), (warmup_rows, draw_rows) = phases, rows
-    parts, own, statistics, trace = draw_rows
-    states = tf.nest.pack_sequence_as(model.structure, list(own or parts))
+    parts, _, statistics, trace = draw_rows
+    states = own_states(model, draw_rows)
     frozen_kernel = setups.freeze(setup.kernel, warmup.kernel_results)
     return SampleRun(
         states=states,
         trace=trace,
         warmup_trace=warmup_rows.info or None,
         diagnostics=_diagnostics(
-            diagnose(states, len(batch_shape)),
+            figures,
             warmup,
             draws,
             program,
@@ -58,8 +63,21 @@ def make_run(
         statistics=statistics,
         warmup_preconditioner=warmup_rows.preconditioner,
         names=model.names,
+        stop_reason=verdict.reason,
+        is_converged=verdict.is_met,
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(parts)),
     )
+
+
+def own_states(model: Model, draw_rows: Any) -> Any:
+    """The draws in the space and the structure of the model.
+
+    Args:
+      model: the target.
+      draw_rows: what was kept of every draw.
+    """
+    parts, own, _, _ = draw_rows
+    return tf.nest.pack_sequence_as(model.structure, list(own or parts))
 
 
 def _diagnostics(figures, warmup, draws, program, *, was_frozen) -> Diagnostics:

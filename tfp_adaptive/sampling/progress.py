@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+_SECONDS_BETWEEN_UPDATES = 0.2
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -17,8 +18,9 @@ def make_reporter(phase: str, total: int, enabled: bool) -> Any:
 
         compiling()             the phase's program is being compiled
         begin(done)             the first step is next; `done` were taken before, in another run
-        advance(done, figures)  `done` steps in all; figures to show by name
-        extend(total)           more steps are to come
+        is_due(done)            whether it is worth while to show that `done` steps are done
+        advance(done, figures)  shows that, and figures by name
+        extend(total)           the goal is farther away
 
     Args:
       phase: label.
@@ -45,6 +47,10 @@ class _Silence:
     def begin(self, done: int):
         """Starts the clock."""
 
+    def is_due(self, done: int) -> bool:
+        """Whether to show how many steps are done."""
+        return False
+
     def advance(self, done: int, figures: Mapping[str, float]):
         """Shows how many steps are done."""
 
@@ -52,13 +58,30 @@ class _Silence:
         """Sets the goal farther away."""
 
 
-class _Bar(_Silence):
+class _Shown(_Silence):
+    """Progress that is shown five times a second at most, which costs less than one percent."""
+
+    def __init__(self, phase, total):
+        self._phase, self._total, self._last_due = phase, total, 0.0
+
+    def is_due(self, done):
+        now = time.perf_counter()
+        if done < self._total and now - self._last_due < _SECONDS_BETWEEN_UPDATES:
+            return False
+        self._last_due = now
+        return True
+
+    def extend(self, total):
+        self._total = total
+
+
+class _Bar(_Shown):
     """Progress as a tqdm bar."""
 
     def __init__(self, phase, total):
         from tqdm.auto import tqdm
 
-        self._phase = phase
+        super().__init__(phase, total)
         self._bar = tqdm(total=total, desc=phase, unit='step', dynamic_ncols=True)
 
     def __exit__(self, *error):
@@ -75,20 +98,22 @@ class _Bar(_Silence):
         self._bar.update(done)
 
     def advance(self, done, figures):
-        shown = {name: f'{value:.2f}' for name, value in figures.items()}
+        shown = {name: f'{value:.3f}' for name, value in figures.items()}
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update(done - self._bar.n)
 
     def extend(self, total):
-        self._bar.total = total
-        self._bar.refresh()
+        super().extend(total)
+        if total != self._bar.total:
+            self._bar.total = total
+            self._bar.refresh()
 
 
-class _Lines(_Silence):
+class _Lines(_Shown):
     """Progress as plain lines."""
 
     def __init__(self, phase, total):
-        self._phase, self._total = phase, total
+        super().__init__(phase, total)
         self._initial, self._start, self._last = 0, 0.0, 0.0
 
     def compiling(self):
@@ -104,11 +129,8 @@ class _Lines(_Silence):
             return
         self._last = now
         rate = (done - self._initial) / max(now - self._start, 1e-9)
-        shown = [f'{name} {value:.2f}' for name, value in figures.items()]
+        shown = [f'{name} {value:.3f}' for name, value in figures.items()]
         self._print(', '.join([f'{done}/{self._total} steps', f'{rate:.0f} steps/s', *shown]))
-
-    def extend(self, total):
-        self._total = total
 
     def _print(self, text):
         print(f'{self._phase}: {text}', file=sys.stderr, flush=True)

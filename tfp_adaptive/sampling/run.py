@@ -48,6 +48,8 @@ class SampleRun:
       names: one name for every part of `states`, or `None` for those the structure gives.
       unconstrained_states: the draws as the sampler made them, before the bijectors of a model;
         those of a log-density callable are `states` themselves.
+      stop_reason: why sampling stopped where it did, in a sentence.
+      is_converged: whether `until` was met; `None` for a run without it.
     """
 
     states: Any
@@ -64,6 +66,8 @@ class SampleRun:
     warmup_preconditioner: Any = ()
     names: Sequence[str] | None = None
     unconstrained_states: Any = None
+    stop_reason: str = ''
+    is_converged: bool | None = None
 
     def __repr__(self) -> str:
         """What was drawn, and how it went; never the draws themselves."""
@@ -88,8 +92,9 @@ class SampleRun:
         """What to worry about, one sentence each, with what to do; empty for a good run.
 
         Judged are draws that are not finite, chains that stand still, divergences, an acceptance
-        rate far from its target, an adaptation that had not settled, R-hat above 1.01 and effective
-        sample sizes below 400. `sample` emits them as `SamplingWarning`.
+        rate far from its target, an adaptation that had not settled, R-hat above 1.01, effective
+        sample sizes below 400, and a run that ended before `until` was met. `sample` emits them as
+        `SamplingWarning`.
         """
         return convergence.find_concerns(self)
 

@@ -12,6 +12,7 @@ from tfp_adaptive.sampling import cache
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.initial import Start
 from tfp_adaptive.sampling.kernel_choice import make_kernel
+from tfp_adaptive.sampling.phases import Position
 from tfp_adaptive.sampling.programs import Program, make_program
 from tfp_adaptive.sampling.signatures import signature
 from tfp_adaptive.sampling.statistics import draw_statistics, warmup_statistics_fn
@@ -45,17 +46,17 @@ class Setup:
       kernel: the one that warms up.
       descriptions: text that tells its settings from others, by their path.
       bootstrap: state -> kernel results.
-      freeze: (kernel results of the warm-up, state) -> kernel results of the frozen kernel.
       warmup: program of the warm-up.
-      make_sampling: (frozen kernel, state, its kernel results) -> program of the sampling.
+      begin_sampling: last position of the warm-up -> first position of the sampling.
+      make_sampling: (last position of the warm-up, any of the sampling) -> program of the sampling.
     """
 
     kernel: Any
     descriptions: dict[str, str]
     bootstrap: Callable
-    freeze: Callable
     warmup: Program
-    make_sampling: Callable[[Any, Any, Any], Program]
+    begin_sampling: Callable[[Position], Position]
+    make_sampling: Callable[[Position, Position], Program]
 
 
 def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
@@ -76,7 +77,11 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
         **signature(kernel, 'kernel', target=model.log_prob_fn),
         **signature(settings.trace_fn, 'trace_fn'),
         **signature(
-            (settings.num_warmup_steps, settings.num_steps_between_results, settings.jit_compile),
+            {
+                'num_warmup_steps': settings.num_warmup_steps,
+                'num_steps_between_results': settings.num_steps_between_results,
+                'jit_compile': settings.jit_compile,
+            },
             'settings',
         ),
     }
@@ -105,18 +110,26 @@ def _make_setup(kernel, descriptions, start, settings):
     with _in_terms_of_sample():
         kernel_results = bootstrap(start.state)
 
+    @Compiled
     def freeze_results(kernel_results, state):
         return kernel.frozen(kernel_results).bootstrap_results(state)
+
+    def begin_sampling(warmup):
+        results = warmup.kernel_results
+        results = freeze_results(results, warmup.state) if can_freeze else results
+        return Position(warmup.state, results)
 
     trace_fn = _sampling_trace_fn(model, settings.trace_fn)
     shared: list[Program] = []
 
-    def make_sampling(frozen_kernel, state, kernel_results):
+    def make_sampling(warmup, position):
+        frozen_kernel = freeze(kernel, warmup.kernel_results)
+
         def make():
             return make_program(
                 frozen_kernel,
                 trace_fn,
-                (state, kernel_results),
+                (position.state, position.kernel_results),
                 steps_per_row=settings.num_steps_between_results + 1,
                 jit_compile=settings.jit_compile,
             )
@@ -132,7 +145,6 @@ def _make_setup(kernel, descriptions, start, settings):
         kernel=kernel,
         descriptions=descriptions,
         bootstrap=bootstrap,
-        freeze=Compiled(freeze_results) if can_freeze else lambda results, state: results,
         warmup=make_program(
             kernel,
             warmup_statistics_fn(kernel, kernel_results, settings.num_warmup_steps),
@@ -140,6 +152,7 @@ def _make_setup(kernel, descriptions, start, settings):
             steps_per_row=1,
             jit_compile=settings.jit_compile,
         ),
+        begin_sampling=begin_sampling,
         make_sampling=make_sampling,
     )
 

@@ -1,0 +1,286 @@
+"""A run on the disk, so that it can be stopped at any moment and go on as if nothing had happened.
+
+At the path that the user gives lies one small HDF5 file: the chains, the learned proposal, the
+settings, and how many rows count. Beside it a folder holds the rows themselves, which are only ever
+appended to. Rows are on the disk before the file that counts them replaces the last one, and rows
+beyond those counted are cut off when the run goes on: whenever a process is killed, the file at the
+path is whole, and so are the rows that it counts.
+"""
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive._version import __version__
+from tfp_adaptive.sampling import admission, state_file
+from tfp_adaptive.sampling.phases import Position
+from tfp_adaptive.sampling.row_files import DiskRows
+from tfp_adaptive.sampling.rows import MemoryRows
+
+_SECONDS_BETWEEN_SAVES = 1.0
+_MAX_SHARE_OF_TIME = 0.05
+_FIGURES = ('num_rows', 'accept_prob', 'num_divergences', 'seconds')
+
+
+def open_store(path: Any) -> Any:
+    """Where a run is kept: a context manager with the methods of `Checkpoint`.
+
+    Args:
+      path: of the checkpoint, or `None` to keep nothing but in memory.
+
+    Raises:
+      ImportError: without h5py.
+      OSError: if the path cannot be written.
+      TypeError: if it is no path.
+      ValueError: if there is a file that is no checkpoint, or a damaged one.
+    """
+    return Nowhere() if path is None else Checkpoint(path)
+
+
+class Nowhere(contextlib.AbstractContextManager):
+    """A run that is kept in memory alone."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Nothing to close."""
+
+    def seed(self, seed: Any, is_given: bool) -> Any:
+        """The seed itself."""
+        return seed
+
+    def admit(self, start: Any, setup: Any) -> None:
+        """Any run may begin."""
+
+    def restore(self, phase: str, first: Position) -> Position:
+        """The first position."""
+        return first
+
+    def rows(self, phase: str, specs: Any, num_expected: int) -> Any:
+        """Rows in memory."""
+        return MemoryRows(specs, num_expected)
+
+    def moved(self, phase: str, position: Position) -> None:
+        """Nothing to save."""
+
+    def save(self) -> None:
+        """Nothing to save."""
+
+
+class Checkpoint(contextlib.AbstractContextManager):
+    """A run whose rows and position lie on the disk; a context manager that holds its lock."""
+
+    def __init__(self, path: Any):
+        """Opens the checkpoint at `path`, or makes room for one.
+
+        Args:
+          path: a str or an `os.PathLike`.
+
+        Raises:
+          as `open_store`.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(
+                f"`checkpoint` must be a path such as 'run.h5', or None; got {path!r:.60}."
+            )
+        self._path = os.path.abspath(os.fspath(path))
+        self._folder = f'{self._path}.rows'
+        self._rows: dict[str, DiskRows] = {}
+        self._positions: dict[str, Position] = {}
+        self._identity: tuple[dict, dict] = ({}, {})
+        self._stored: tuple[dict, dict] | None = None
+        self._due = 0.0
+        state_file.check_path(self._path)
+        with self._explained():
+            self._lock = _locked(self._folder, self._path)
+        try:
+            self._stored = self._read()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        for rows in self._rows.values():
+            rows.close()
+        self._unlock()
+
+    def seed(self, seed: tf.Tensor, is_given: bool) -> tf.Tensor:
+        """The seed that the run began with, else `seed`.
+
+        Args:
+          seed: int32 [2].
+          is_given: whether the user asked for it.
+
+        Raises:
+          ValueError: if the user asked for another than the run began with.
+        """
+        if self._stored is not None:
+            stored = self._stored[1]['seed']
+            if is_given and np.asarray(seed).tolist() != stored:
+                raise ValueError(
+                    f'`checkpoint` {self._path} was begun with another `seed`: leave `seed` out to '
+                    'go on with its own, or choose another path.'
+                )
+            seed = tf.constant(stored, tf.int32)
+        self._identity[1]['seed'] = np.asarray(seed).tolist()
+        return seed
+
+    def admit(self, start: Any, setup: Any) -> None:
+        """Checks that the run is the one that began here; or begins it.
+
+        Args:
+          start: `initial.Start`.
+          setup: `setups.Setup`.
+
+        Raises:
+          OSError: if nothing can be written.
+          ValueError: if the target, the kernel, a setting or a shape is another one.
+        """
+        arrays, facts = admission.identity(start, setup)
+        if self._stored is not None:
+            admission.check(self._path, self._stored, facts, start.model)
+            # the run goes on comparing with the points that it began with
+            arrays = {name: self._stored[0][name] for name in admission.array_names(self._stored)}
+        self._identity[0].update(arrays)
+        self._identity[1].update(facts)
+        if self._stored is None:
+            self.save()
+
+    def restore(self, phase: str, first: Position) -> Position:
+        """Where a phase stands.
+
+        Args:
+          phase: its name.
+          first: where it begins.
+
+        Raises:
+          ValueError: if what is stored does not have the shapes of `first`.
+        """
+        if self._stored is None or phase not in self._stored[1]['phases']:
+            return first
+        arrays, facts = self._stored
+        leaves = {
+            name: admission.take(self._path, arrays, f'{phase}/{name}', like)
+            for name, like in (('state', first.state), ('kernel_results', first.kernel_results))
+        }
+        figures = facts['phases'][phase]
+        position = Position(**leaves, **{name: figures[name] for name in _FIGURES})
+        self._positions[phase] = position
+        return position
+
+    def rows(self, phase: str, specs: Any, num_expected: int) -> DiskRows:
+        """The rows of a phase, those that count already included.
+
+        Args:
+          phase: its name.
+          specs: nest of `tf.TensorSpec`, of one row.
+          num_expected: has no influence here.
+
+        Raises:
+          OSError: if the files cannot be opened.
+          ValueError: if they are damaged, or rows of another form.
+        """
+        counted = None
+        if self._stored is not None:
+            counted = self._stored[1]['phases'].get(phase, {}).get('rows')
+        with self._explained():
+            self._rows[phase] = DiskRows(self._folder, phase, specs, counted)
+        return self._rows[phase]
+
+    def moved(self, phase: str, position: Position) -> None:
+        """Takes note of a position whose rows have been appended; saves once in a while.
+
+        Args:
+          phase: its name.
+          position: to go on from.
+
+        Raises:
+          OSError: if it cannot be saved.
+        """
+        self._positions[phase] = position
+        if time.perf_counter() >= self._due:
+            self.save()
+
+    def save(self) -> None:
+        """Puts rows and positions on the disk.
+
+        Raises:
+          OSError: if they cannot be written; what was saved before is still there.
+        """
+        before = time.perf_counter()
+        arrays, facts = dict(self._identity[0]), dict(self._identity[1])
+        facts['versions'] = {
+            'tfp_adaptive': __version__,
+            'tensorflow': tf.__version__,
+            'tensorflow_probability': tfp.__version__,
+            'numpy': np.__version__,
+        }
+        facts['phases'] = {}
+        with self._explained():
+            for phase, position in self._positions.items():
+                facts['phases'][phase] = {name: getattr(position, name) for name in _FIGURES}
+                facts['phases'][phase]['rows'] = self._rows[phase].count()
+                arrays.update(admission.put(f'{phase}/state', position.state))
+                arrays.update(admission.put(f'{phase}/kernel_results', position.kernel_results))
+            state_file.write(self._path, arrays, facts)
+        after = time.perf_counter()
+        pause = max(_SECONDS_BETWEEN_SAVES, (after - before) / _MAX_SHARE_OF_TIME)
+        self._due = after + min(pause, 60 * _SECONDS_BETWEEN_SAVES)
+
+    def _unlock(self):
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _read(self):
+        try:
+            return state_file.read(self._path)
+        except FileNotFoundError:
+            orphans = [
+                name
+                for name in os.listdir(self._folder)
+                if os.path.getsize(os.path.join(self._folder, name))
+            ]
+        if orphans:
+            raise ValueError(
+                f'`checkpoint` {self._path} is missing, but the draws of a run are in '
+                f'{self._folder}: put the file back, or remove that folder to start afresh.'
+            )
+        return None
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the operating system refuses, in terms of the argument."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:
+                raise
+            kept = 'what was saved before is still there, and the same call goes on from it'
+            raise OSError(
+                error.errno,
+                f'`checkpoint` {self._path} cannot be written ({error.strerror}): choose a path '
+                f'that can, or make room; {kept}.',
+            ) from error
+
+
+def _locked(folder, path):
+    """A descriptor of the folder of the rows, which one process at a time may hold."""
+    os.makedirs(folder, exist_ok=True)
+    try:
+        fcntl = importlib.import_module('fcntl')
+    except ImportError:  # not every system has it
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise ValueError(
+            f'`checkpoint` {path} is in use by another run: wait for it, or choose another path.'
+        ) from error
+    return descriptor

@@ -1,0 +1,99 @@
+"""A phase under way: its chunks go to the rows it keeps, to the progress bar, and to the disk."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfp_adaptive.sampling import phases
+from tfp_adaptive.sampling.phases import Position
+from tfp_adaptive.sampling.programs import Program
+from tfp_adaptive.sampling.progress import make_reporter
+
+
+class Execution(contextlib.AbstractContextManager):
+    """One phase of a run, advanced as far as its owner says; a context manager.
+
+    Attributes:
+      position: how far it has come.
+      rows: what it has kept.
+      compile_seconds: spent compiling.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        program: Program,
+        position: Position,
+        seed: Any,
+        rows: Any,
+        *,
+        num_rows: int,
+        progress: bool,
+        store: Any,
+        figures_fn: Callable[[list], dict[str, float]] | None = None,
+    ):
+        """Initializes this phase.
+
+        Args:
+          label: name of the phase.
+          program: its code.
+          position: where to go on from.
+          seed: int32 [2].
+          rows: has a method `append`; holds as many rows as `position` counts.
+          num_rows: where it is to end, as far as is known.
+          progress: whether to show progress.
+          store: where the run is kept; its method `moved` hears of every chunk.
+          figures_fn: leaves of the rows of a chunk -> figures to show beside the acceptance; called
+            for the chunks that are shown alone.
+        """
+        self.position, self.rows, self.compile_seconds = position, rows, 0.0
+        self._program, self._seed, self._figures_fn = program, seed, figures_fn
+        self._label, self._store = label, store
+        total = num_rows * program.steps_per_row
+        self._report = make_reporter(label, total, progress and position.num_rows < num_rows)
+        self._has_begun = False
+
+    def __enter__(self) -> 'Execution':
+        self._report.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._report.__exit__(*error)
+
+    def advance_to(self, num_rows: int) -> None:
+        """Goes on until there are `num_rows` rows; compiles the program if there are fewer.
+
+        Args:
+          num_rows: of the phase.
+        """
+        if num_rows <= self.position.num_rows:
+            return
+        if not self._has_begun:
+            self._begin()
+        self._report.extend(num_rows * self._program.steps_per_row)
+        phases.advance(self._program, self.position, self._seed, num_rows, self._keep)
+        self._store.save()
+
+    def _begin(self):
+        before = time.perf_counter()
+        if self._program.advance.is_new:
+            self._report.compiling()
+        phases.compile_program(self._program, self.position, self._seed)
+        self.compile_seconds = time.perf_counter() - before
+        self._report.begin(self.position.num_rows * self._program.steps_per_row)
+        self._has_begun = True
+
+    def _keep(self, leaves, position):
+        self.rows.append(leaves)
+        self.position = position
+        self._store.moved(self._label, position)
+        num_steps = position.num_rows * self._program.steps_per_row
+        if not self._report.is_due(num_steps):
+            return
+        figures = {}
+        if self._program.has_acceptance:
+            figures['acceptance'] = position.accept_prob / num_steps
+        if self._figures_fn is not None:
+            figures.update(self._figures_fn(leaves))
+        self._report.advance(num_steps, figures)
