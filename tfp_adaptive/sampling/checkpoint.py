@@ -189,7 +189,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         if self._stored is not None:
             counted = self._stored[1]['phases'].get(phase, {}).get('rows')
         with self._explained():
-            self._rows[phase] = DiskRows(self._folder, phase, specs, counted)
+            self._rows[phase] = DiskRows(os.path.join(self._folder, f'{phase}.bin'), specs, counted)
         return self._rows[phase]
 
     def moved(self, phase: str, position: Position) -> None:

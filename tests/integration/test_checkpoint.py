@@ -1,0 +1,349 @@
+"""Runs that are stopped, killed, damaged or given to somebody else, and go on or are refused."""
+
+import errno
+import hashlib
+import os
+import pathlib
+import shutil
+import tracemalloc
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts.comparisons import assert_identical
+from tests.support.processes import run_python
+from tfp_adaptive.sampling import checkpoint, convergence, diagnostics, programs
+
+pytestmark = pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
+
+
+def gaussian(q):
+    return -tf.reduce_sum(tf.square(q), axis=-1) / 2
+
+
+def run(path=None, target=gaussian, num_results=90, num_warmup_steps=45, **settings):
+    settings = {
+        'initial_state': tf.ones([4, 2]),
+        'kernel': tfpa.GradientAdaptiveMALA,
+        'seed': 3,
+        'progress': False,
+        'jit_compile': False,
+        **settings,
+    }
+    return tfpa.sample(target, num_results, num_warmup_steps, checkpoint=path, **settings)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Programs of ten rows a chunk, and a save after each."""
+    monkeypatch.setattr(programs, '_MAX_CHUNK_ROWS', 10)
+    monkeypatch.setattr(checkpoint, '_SECONDS_BETWEEN_SAVES', 0.0)
+    monkeypatch.setattr(checkpoint, '_MAX_SHARE_OF_TIME', 1e9)
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+    """The folder of a run that has ended."""
+    folder = tmp_path_factory.mktemp('finished')
+    run(folder / 'run.h5')
+    return folder
+
+
+@pytest.fixture
+def path(finished, tmp_path):
+    """A copy of the run that has ended."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path / 'run.h5'
+
+
+def assert_same_run(one, other):
+    for name in ('states', 'statistics', 'trace', 'warmup_trace', 'kernel_results'):
+        assert_identical(getattr(one, name), getattr(other, name))
+
+
+def contents(path):
+    """{file: digest} of all files of a checkpoint."""
+    files = [path, *pathlib.Path(f'{path}.rows').glob('*')]
+    return {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()
+    }
+
+
+# ---- going on
+
+
+def test_killed_runs_end_with_the_same_draws(tmp_path):
+    """At 20 random moments, and at the calls with which a run writes."""
+    (output,) = run_python(['-m', 'tests.integration.killed_runs', tmp_path, 1, 20])
+    lines = [line for line in output.splitlines() if line.startswith(('random', 'calls'))]
+    kills = {'random': 0, 'calls': 0}
+    for line in lines:
+        kind, count, *_, is_same = line.split()
+        kills[kind] += int(count)
+        assert is_same == 'True', output
+    assert kills['random'] == 20, output
+    assert kills['calls'] >= 5, output
+
+
+@pytest.mark.parametrize('jit_compile', [False, True], ids=['graph', 'XLA'])
+@pytest.mark.parametrize('num_chunks', [2, 8])
+def test_interrupted_run_goes_on(tmp_path, monkeypatch, small_chunks, num_chunks, jit_compile):
+    """Stopped in the warm-up or in the sampling, with what was not yet saved thrown away."""
+    if jit_compile and num_chunks == 2:
+        pytest.skip('one compiled run shows it')
+    moved, left = checkpoint.Checkpoint.moved, [num_chunks]
+
+    def interrupt(self, phase, position):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        moved(self, phase, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, 'moved', interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / 'run.h5', jit_compile=jit_compile)
+    resumed = run(tmp_path / 'run.h5', jit_compile=jit_compile)
+    assert_same_run(resumed, run(jit_compile=jit_compile))
+
+
+def test_finished_run_is_read_back(path, monkeypatch):
+    before = contents(path)
+    calls = []
+    monkeypatch.setattr(checkpoint.Checkpoint, 'moved', lambda *args: calls.append(args))
+    again = run(path, seed=None)
+    assert_same_run(again, run())
+    assert not calls
+    assert again.diagnostics.num_warmup_gradients == run().diagnostics.num_warmup_gradients
+    rows = {name: sum for name, sum in contents(path).items() if name.endswith('.bin')}
+    assert rows.items() <= before.items()
+
+
+def test_longer_run_draws_the_rest(path):
+    assert_same_run(run(path, num_results=120), run(num_results=120))
+    with pytest.raises(ValueError, match=r'120 draws per chain, more than num_results=100'):
+        run(path, num_results=100)
+
+
+def test_run_without_seed_keeps_its_own(tmp_path):
+    first = run(tmp_path / 'run.h5', seed=None)
+    assert_same_run(first, run(tmp_path / 'run.h5', seed=None))
+    assert not np.array_equal(first.states, run(tmp_path / 'other.h5', seed=None).states)
+
+
+def test_until_ends_where_it_would_have_ended(path):
+    """Going on with `until` from 90 draws equals a run that had it from the start."""
+    until = tfpa.Until(max_rhat=None, min_ess=300, max_steps=5000)
+    whole = run(until=until)
+    assert 90 < len(whole.states) < 5000
+    resumed = run(path, until=until)
+    assert_same_run(resumed, whole)
+    assert resumed.stop_reason == whole.stop_reason
+
+
+def test_model_with_names_and_traces(tmp_path):
+    model = tfp.distributions.JointDistributionNamed(
+        {'scale': tfp.distributions.LogNormal(0.0, 1.0)}
+    )
+    settings = {'target': model, 'initial_state': None, 'num_chains': 3}
+    settings['trace_fn'] = lambda state, results: (state['scale'], results.is_accepted)
+    whole = run(**settings)
+    run(tmp_path / 'run.h5', num_results=40, **settings)
+    resumed = run(tmp_path / 'run.h5', **settings)
+    assert_same_run(resumed, whole)
+    assert resumed.trace[1].dtype == bool
+    resumed.summary()
+
+
+def test_a_run_can_be_watched(path):
+    """The file is HDF5: what it says needs nothing but h5py to be read."""
+    with h5py.File(path) as file:
+        assert file['sampling/state/0'].shape == (4, 2)
+        assert '"num_rows": 90' in file['facts'][()].decode()
+
+
+def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
+    """Memory does not grow with the draws; without a checkpoint it does."""
+    # what the diagnostics look at in one piece
+    monkeypatch.setattr(diagnostics, '_BLOCK_BYTES', 2**22)
+    monkeypatch.setattr(convergence, '_BLOCK_BYTES', 2**22)
+
+    def peak(num_results, path):
+        tracemalloc.start()
+        found = run(
+            path,
+            num_results=num_results,
+            initial_state=tf.zeros([4, 200]),
+            kernel=lambda p: tfp.mcmc.UncalibratedRandomWalk(p),
+        )
+        assert found.states.shape == (num_results, 4, 200)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    sizes = (2000, 8000)
+    draws = 4 * 200 * 4 * (sizes[1] - sizes[0])
+    kept = [peak(size, tmp_path / f'{size}.h5') for size in sizes]
+    held = [peak(size, None) for size in sizes]
+    assert held[1] - held[0] > draws
+    assert kept[1] - kept[0] < draws / 4
+
+
+# ---- another run, another process
+
+
+class Shifted:
+    """A density that reads data which may change."""
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def __call__(self, q):
+        return gaussian(q - self.shift)
+
+
+OTHERS = {
+    'target': ({'target': Shifted(0.1)}, 'belongs to another `target`'),
+    'seed': ({'seed': 4}, 'another `seed`'),
+    'chains': ({'initial_state': tf.ones([5, 2])}, r'`num_chains`'),
+    'state': ({'initial_state': tf.ones([4, 3])}, r'`initial_state`'),
+    'dtype': ({'dtype': tf.float64}, r'float64.*`initial_state`'),
+    'kernel': (
+        {'kernel': lambda p: tfpa.GradientAdaptiveMALA(p, 45, score='exact')},
+        "begun with kernel.*'exact' in this call",
+    ),
+    'warm-up': ({'num_warmup_steps': 50}, 'num_adaptation_steps 45, which is 50'),
+    'thinning': ({'num_steps_between_results': 1}, 'num_steps_between_results 0, which is 1'),
+    'compilation': ({'jit_compile': True}, 'jit_compile False, which is True'),
+    'trace': ({'trace_fn': lambda state, results: state}, 'trace_fn None, which is'),
+}
+
+
+@pytest.mark.parametrize('case', OTHERS)
+def test_another_run_is_refused(path, case):
+    settings, message = OTHERS[case]
+    before = contents(path)
+    with pytest.raises(ValueError, match=message):
+        run(path, **settings)
+    assert contents(path) == before
+
+
+def test_one_run_at_a_time(path):
+    with (
+        checkpoint.Checkpoint(path),
+        pytest.raises(ValueError, match=r'`checkpoint`.*is in use by another run'),
+    ):
+        run(path)
+    run(path)
+
+
+# ---- damage
+
+
+def truncate(length):
+    return lambda content: content[:length] if length >= 0 else content[: len(content) + length]
+
+
+def flip(position):
+    def flipped(content):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        return bytes(changed)
+
+    return flipped
+
+
+DAMAGE = {
+    'empty': ('', truncate(0), 'is no checkpoint'),
+    'another file': ('', lambda content: b'PK' + content, 'is no checkpoint'),
+    'header cut': ('', truncate(60), 'is damaged: it is cut short'),
+    'body cut': ('', truncate(-1), 'is damaged: it is cut short'),
+    'longer': ('', lambda content: content + b'x', 'is damaged'),
+    'sum changed': ('', flip(40), 'is damaged'),
+    'body changed': ('', flip(5000), 'is damaged: its content does not match'),
+    'last byte changed': ('', flip(-1), 'is damaged: its content does not match'),
+    'draws cut': ('.rows/sampling.bin', truncate(-1), 'is cut short'),
+    'draws changed': ('.rows/sampling.bin', flip(100), 'is damaged'),
+    'draws gone': ('.rows/sampling.bin', None, 'is missing'),
+    'warm-up changed': ('.rows/warm-up.bin', flip(-1), 'is damaged'),
+    'only draws left': ('', None, 'is missing, but the draws of a run are in'),
+}
+
+
+@pytest.mark.parametrize('case', DAMAGE)
+def test_damage_is_refused_and_left_alone(path, case):
+    suffix, change, message = DAMAGE[case]
+    file = pathlib.Path(f'{path}{suffix}')
+    whole = file.read_bytes()
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(whole))
+    before = contents(path)
+    with pytest.raises(ValueError, match=f'`checkpoint`.*{message}'):
+        run(path)
+    assert contents(path) == before
+    file.write_bytes(whole)
+    assert_same_run(run(path), run())
+
+
+def test_rows_that_do_not_count_are_cut_off(path):
+    rows = pathlib.Path(f'{path}.rows/sampling.bin')
+    rows.write_bytes(rows.read_bytes() + b'half a row')
+    pathlib.Path(f'{path}.tmp').write_bytes(b'half a checkpoint')
+    assert_same_run(run(path, num_results=120), run(num_results=120))
+
+
+# ---- the disk
+
+
+@pytest.mark.parametrize('room', [0, 3000, 60_000])
+def test_full_disk_loses_nothing(tmp_path, monkeypatch, small_chunks, room):
+    path, write, left = tmp_path / 'run.h5', os.write, [room]
+
+    def full(descriptor, content):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = write(descriptor, bytes(content)[: left[0]])
+        left[0] -= count
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, 'write', full)
+        with pytest.raises(OSError, match=r'`checkpoint`.*No space left on device.*make room'):
+            run(path)
+    assert not pathlib.Path(f'{path}.tmp').exists()
+    assert_same_run(run(path), run())
+
+
+def test_read_only_folder(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, 'makedirs', refuse)
+    with pytest.raises(OSError, match=r'`checkpoint`.*cannot be written.*Read-only file system'):
+        run(tmp_path / 'run.h5')
+
+
+MISUSES = {
+    'number': (lambda folder: 3, TypeError, "must be a path such as 'run.h5'"),
+    'folder': (lambda folder: folder, IsADirectoryError, 'is a folder: name a file in it'),
+    'no folder': (lambda folder: folder / 'no' / 'run.h5', FileNotFoundError, 'create '),
+}
+
+
+@pytest.mark.parametrize('case', MISUSES)
+def test_path_that_is_none(tmp_path, case):
+    make, error, message = MISUSES[case]
+    with pytest.raises(error, match=f'`checkpoint`.*{message}'):
+        run(make(tmp_path))
+
+
+def test_h5py_is_optional(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__('sys').modules, 'h5py', None)
+    with pytest.raises(ImportError, match=r'`checkpoint` needs h5py: pip install'):
+        run(tmp_path / 'run.h5')
