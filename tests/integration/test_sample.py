@@ -306,6 +306,17 @@ MISUSES = {
 }
 
 
+def test_what_xla_cannot_compile():
+    """XLA has no determinant on CPUs; without XLA the same target is sampled."""
+
+    def target(q):
+        return gaussian(q) - tf.linalg.slogdet(tf.eye(2) * (1 + q[..., :1, None] ** 2))[1]
+
+    with pytest.raises(ValueError, match=r'XLA cannot compile.*jit_compile=False.*Determinant'):
+        run(target, jit_compile=True, kernel=make_hmc)
+    assert run(target, kernel=make_hmc).states.shape == (30, 4, 2)
+
+
 @pytest.mark.parametrize('case', MISUSES)
 def test_misuse_names_the_argument(case):
     arguments, error, message = MISUSES[case]

@@ -40,8 +40,18 @@ def compile_program(program: Program, position: Position, seed: Any) -> None:
       program: of the phase.
       position: where it starts.
       seed: int32 [2].
+
+    Raises:
+      ValueError: if XLA cannot compile it.
     """
-    _call(program, position, seed, 0)
+    try:
+        _call(program, position, seed, 0)
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+        reason = str(error).split('\n')[0].split('{{')[0]
+        raise ValueError(
+            'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '
+            f'{reason}'
+        ) from error
 
 
 def advance(
