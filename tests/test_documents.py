@@ -1,0 +1,172 @@
+"""Every page runs as its reader would paste it, and what it shows and names is so."""
+
+import configparser
+import re
+import shlex
+
+import pytest
+
+from experiments import cli, config
+from tests.support import documents
+
+_OWN_TESTS = {'docs/distributed.md'}
+"""Pages whose blocks are alternatives, or need processes of their own; tests of their own run
+every block of them."""
+
+PAGES = documents.pages()
+
+
+def with_python():
+    return [
+        name
+        for name, path in PAGES.items()
+        if name not in _OWN_TESTS and '```python' in path.read_text()
+    ]
+
+
+@pytest.mark.parametrize('name', with_python())
+def test_python_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    documents.run_page(PAGES[name])
+
+
+@pytest.mark.parametrize('name', list(PAGES))
+def test_every_block_is_of_a_kind_that_is_tested(name):
+    for block in documents.blocks(PAGES[name].read_text()):
+        assert block.language in ('python', 'sh'), f'line {block.line}: {block.language!r}'
+
+
+@pytest.mark.parametrize('name', list(PAGES))
+def test_links_lead_somewhere(name):
+    path = PAGES[name]
+    text = re.sub(r'```.*?```', '', path.read_text(), flags=re.DOTALL)
+    for link in re.findall(r'\]\(((?!http)[^)]+)\)', text):
+        page, _, heading = link.partition('#')
+        target = (path.parent / page) if page else path
+        assert target.exists(), link
+        if heading:
+            assert heading in headings(target.read_text()), link
+
+
+def headings(text):
+    """Anchors as GitHub and MkDocs make them."""
+    titles = re.findall(r'^#+ (.*)$', re.sub(r'```.*?```', '', text, flags=re.DOTALL), re.MULTILINE)
+    return [
+        re.sub(r'[^\w\- ]', '', title.replace('`', '').lower()).replace(' ', '-')
+        for title in titles
+    ]
+
+
+# --- shell commands ------------------------------------------------------------------------------
+
+
+def shell_commands():
+    """(page, words) of every command in every `sh` block."""
+    for name, path in PAGES.items():
+        for block in documents.blocks(path.read_text()):
+            if block.language == 'sh':
+                # a line ends, and a command does, where no quotation is open
+                for command in re.split(r"(?:\n|&&)(?=(?:[^']*'[^']*')*[^']*$)", block.code):
+                    if words := shlex.split(command, comments=True):
+                        yield name, words
+
+
+@pytest.mark.parametrize(('name', 'words'), list(shell_commands()))
+def test_shell_commands_exist(name, words):
+    command, *arguments = words
+    if command == 'export':
+        assert '=' in arguments[0]
+    elif command == 'make':
+        assert arguments[0] in re.findall(r'^(\w+):', read('Makefile'), re.MULTILINE)
+    elif command == 'mkdocs':
+        assert arguments[0] in ('build', 'serve')
+        assert (documents.ROOT / 'mkdocs.yml').exists()
+    elif command.endswith('pip'):
+        assert arguments[0] == 'install'
+        for extra in re.findall(r'\[(\w+)\]', ' '.join(arguments)):
+            assert extra in extras(), f'no extra {extra!r}'
+    else:
+        assert command.split('/')[-1] in ('python', 'python3'), f'no rule for {words}'
+        check_module(arguments)
+
+
+def check_module(arguments):
+    """Refuses `python -m` of what is not there; arguments of our own command are parsed."""
+    flag, module, *rest = arguments
+    assert flag == '-m'
+    if module == 'experiments':
+        options = cli._parser().parse_args(rest)
+        if hasattr(options, 'name'):
+            config.load(options.name, options.assignments)
+    else:
+        assert module in ('venv', 'pytest')
+
+
+def read(name):
+    return (documents.ROOT / name).read_text()
+
+
+def extras():
+    settings = configparser.ConfigParser()
+    settings.read_string(read('setup.cfg'))
+    return set(settings['options.extras_require'])
+
+
+# --- the checks themselves -----------------------------------------------------------------------
+
+_SUMMARY = """
+      mean  mcse    sd    5%   50%   95%    ess  ess_sq   rhat
+x[0]  1.00  0.10  1.00  -0.6  1.00  2.60  100   110     1.003
+"""
+
+
+@pytest.mark.parametrize(
+    ('shown', 'printed'),
+    [
+        ('a b', 'a b\n'),
+        ('(3, 4)', '(3, 4)'),
+        ('R-hat 1.003', 'R-hat 1.004'),
+        ('took ... s, 5 draws', 'took 3.1 s, 5 draws'),
+        (_SUMMARY, _SUMMARY.replace(' 1.00', ' 1.02').replace('100 ', '120 ')),
+    ],
+)
+def test_output_that_agrees(shown, printed):
+    assert not documents.disagreement(shown, printed)
+
+
+@pytest.mark.parametrize(
+    ('shown', 'printed'),
+    [
+        ('', 'SamplingWarning: something'),
+        ('a b', 'a c'),
+        ('a', 'a b'),
+        ('(3, 4)', '(3, 5)'),
+        ('R-hat 1.003', 'R-hat 1.006'),
+        ('R-hat 1.003', 'R-hat nan'),
+        ('took ... s, 5 draws', 'took 3.1 s, 6 draws'),
+        (_SUMMARY, _SUMMARY.replace('x[0]', 'x[1]')),
+        (_SUMMARY, _SUMMARY.replace('x[0]  1.00', 'x[0]  2.00')),
+        (_SUMMARY, _SUMMARY.replace('100 ', '900 ')),
+        (_SUMMARY, _SUMMARY.replace('1.003', '1.043')),
+        (_SUMMARY, _SUMMARY.replace('-0.6', '-6.0')),
+        (_SUMMARY, 'x[0]'),
+    ],
+)
+def test_output_that_disagrees(shown, printed):
+    assert documents.disagreement(shown, printed)
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        ('```python\nprint(1)\n```\n\n```text\n2\n```\n', 'printed was'),
+        ('```python\nprint(1)\n```\n', 'printed was'),
+        ('```text\n2\n```\n', 'output of no Python block'),
+        ('- a\n  ```python\n  print(1)\n  ```\n', 'a fence is indented'),
+    ],
+)
+def test_a_wrong_page_fails(text, message, tmp_path):
+    page = tmp_path / 'page.md'
+    page.write_text(text)
+    with pytest.raises(AssertionError, match=message):
+        documents.run_page(page)
