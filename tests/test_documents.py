@@ -127,7 +127,9 @@ x[0]  1.00  0.10  1.00  -0.6  1.00  2.60  100   110     1.003
         ('(3, 4)', '(3, 4)'),
         ('R-hat 1.003', 'R-hat 1.004'),
         ('took ... s, 5 draws', 'took 3.1 s, 5 draws'),
-        (_SUMMARY, _SUMMARY.replace(' 1.00', ' 1.02').replace('100 ', '120 ')),
+        ('...\nb 5', 'a 6\nb 5'),
+        ('...\nb 5', 'b 5'),
+        (_SUMMARY, _SUMMARY.replace(' 1.00 ', ' 1.02 ').replace('100 ', '120 ')),
     ],
 )
 def test_output_that_agrees(shown, printed):

@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 _FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _NUMBER = r'[-+]?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?'
 _TABLE = re.compile(r'^ +mean +mcse +sd .* ess +ess_sq +rhat\n(?:\S.*\n?)+', re.MULTILINE)
+_ANYTHING = {'...': '.*?', '... ': '(?:.*? )?'}
 _STANDARD_ERRORS = 5.0
 _QUANTILE_FACTOR = 3.0
 _ESS_FACTOR = 3.0
@@ -55,9 +56,9 @@ def blocks(text):
             found[-1] = found[-1]._replace(output=code)
         else:
             found.append(Block(language, code, line, None))
-    assert text.count('\n```') + text.startswith('```') == 2 * (
-        len(found) + sum(block.output is not None for block in found)
-    ), 'a fence is indented, open or unknown'
+    shown = sum(block.output is not None for block in found)
+    fences = re.findall(r'^\s*```', text, re.MULTILINE)
+    assert len(fences) == 2 * (len(found) + shown), 'a fence is indented or open'
     return found
 
 
@@ -98,12 +99,12 @@ def disagreement(shown, printed):
         ' '.join(_TABLE.sub('(summary)', text).split()) for text in (shown, printed)
     )
     pattern, numbers = '', []
-    for piece in re.split(rf'({_NUMBER}|\.\.\.)', shown):
+    for piece in re.split(rf'(^\.\.\. |{_NUMBER}|\.\.\.)', shown):
         if re.fullmatch(_NUMBER, piece):
             pattern += f'({_NUMBER})'
             numbers.append(piece)
         else:
-            pattern += '.*?' if piece == '...' else re.escape(piece)
+            pattern += _ANYTHING.get(piece) or re.escape(piece)
     match = re.fullmatch(pattern, printed_text)
     if match is None:
         return f'printed was:\n{printed}'
