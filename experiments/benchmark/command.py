@@ -5,6 +5,7 @@ import pathlib
 import time
 import warnings
 
+import tfp_adaptive as tfpa
 from experiments.benchmark import (
     adaptation,
     compilation,
@@ -57,6 +58,8 @@ def run(options: argparse.Namespace) -> None:
 def measure(section: Section, config: Config, folder: pathlib.Path, again: bool) -> None:
     """Measures the units of a section that are not there yet, or all if `again`."""
     warnings.filterwarnings('ignore', 'TensorFloat-32')
+    # R-hat is in the tables
+    warnings.filterwarnings('ignore', category=tfpa.sampling.SamplingWarning)
     ledger = Ledger(folder, config)
     for key, unit in section.units(config):
         if ledger.is_done(key) and not again:

@@ -63,9 +63,8 @@ def operations(program: Any) -> list[Operation]:
         Operation(
             node.op,
             [
-                tuple(dim.size for dim in shape.dim)
+                (-1,) if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
                 for shape in node.attr['_output_shapes'].list.shape
-                if not shape.unknown_rank
             ],
         )
         for node in nodes
@@ -73,5 +72,5 @@ def operations(program: Any) -> list[Operation]:
 
 
 def largest_tensor(program: Any) -> int:
-    """Elements of the largest tensor in the graph of a concrete function."""
+    """Elements of the largest tensor of known shape in the graph of a concrete function."""
     return max(math.prod(shape) for operation in operations(program) for shape in operation.shapes)

@@ -1,7 +1,9 @@
 """The benchmark's densities once more, for peers that do not speak TensorFlow.
 
 Each is a function of one chain's q [d] written in the few operations that NumPy, JAX and PyTensor
-share, equal to the target of `experiments.targets` up to a constant.
+share, equal to the target of `experiments.targets` up to a constant. Like the targets they take
+sums and broadcasts as products with constant vectors, and neighbours by a split: under JAX their
+gradients then cost what those of the targets cost.
 """
 
 from collections.abc import Callable
@@ -33,11 +35,19 @@ def make(xp: Any, name: str, **arguments: Any) -> tuple[Callable, int]:
     return makers[name](xp, **arguments)
 
 
+def _split(xp, x, index):
+    """The first `index` entries, and the others."""
+    if xp.__name__ == 'pytensor.tensor':  # whose `split` is another
+        return x[:index], x[index:]
+    return xp.split(x, [index])
+
+
 def _gaussian(xp, kind='process', num_dims=51, condition_number=100.0):
     whitening, _ = gaussians.whiten(kind, num_dims, condition_number)
+    transposed = np.ascontiguousarray(whitening.T)
 
     def log_prob(q):
-        z = xp.dot(whitening, q) if whitening.ndim == 2 else whitening * q
+        z = xp.dot(q, transposed) if transposed.ndim == 2 else transposed * q
         return -xp.dot(z, z) / 2
 
     return log_prob, num_dims
@@ -46,13 +56,14 @@ def _gaussian(xp, kind='process', num_dims=51, condition_number=100.0):
 def _logistic_regression(xp, data='german'):
     covariates, labels = data_sets.load(data)
     design = regressions.design_matrix(covariates)
-    signed_design = (2 * labels - 1)[:, np.newaxis] * design
+    signed_design = np.ascontiguousarray(((2 * labels - 1)[:, np.newaxis] * design).T)
+    ones = np.ones(len(labels))
 
     def log_prob(q):
-        logits = xp.dot(signed_design, q)
+        logits = xp.dot(q, signed_design)
         size = xp.abs(logits)
         log_likelihood = (logits - size) / 2 - xp.log(1 + xp.exp(-size))
-        return xp.sum(log_likelihood) - xp.dot(q, q) / 2
+        return xp.dot(log_likelihood, ones) - xp.dot(q, q) / 2
 
     return log_prob, design.shape[1]
 
@@ -60,15 +71,19 @@ def _logistic_regression(xp, data='german'):
 def _stochastic_volatility(xp, num_points=None):
     squared_returns = volatilities.returns(num_points) ** 2
     n = squared_returns.size
+    ones = np.ones(n)
 
     def softplus(x):
         return xp.maximum(x, 0) + xp.log(1 + xp.exp(-xp.abs(x)))
 
     def log_prob(q):
-        h, x, mu, s = q[:n], q[n], q[n + 1], q[n + 2]
+        h, globals_ = _split(xp, q, n)
+        x, mu, s = globals_[0], globals_[1], globals_[2]
         phi, sigma = xp.tanh(x / 2), softplus(s)
-        innovation = h[1:] - phi * h[:-1]
-        squares = (1 - phi**2) * h[0] ** 2 + xp.dot(innovation, innovation)
+        first, later = _split(xp, h, 1)
+        earlier, _ = _split(xp, h, n - 1)
+        innovation = later - xp.dot(phi[np.newaxis], ones[np.newaxis, 1:]) * earlier
+        squares = (1 - phi**2) * first[0] ** 2 + xp.dot(innovation**2, ones[1:])
         log_prior = (
             -(_BETA_1 + 0.5) * softplus(-x)
             - (_BETA_2 + 0.5) * softplus(x)
@@ -77,8 +92,8 @@ def _stochastic_volatility(xp, num_points=None):
             - softplus(-s)
         )
         log_path = -n * xp.log(sigma) - squares / (2 * sigma**2)
-        weighted = xp.dot(squared_returns, xp.exp(-h))
-        log_data = -(n * mu + xp.sum(h) + xp.exp(-mu) * weighted) / 2
+        weighted = xp.dot(squared_returns * xp.exp(-h), ones)
+        log_data = -(n * mu + xp.dot(h, ones) + xp.exp(-mu) * weighted) / 2
         return log_prior + log_path + log_data
 
     return log_prob, n + volatilities.NUM_GLOBALS

@@ -57,7 +57,7 @@ def interleave(
     """Seconds a step of each loop, measured in turns so that a busy machine slows all alike.
 
     Args:
-      loops: name -> function of the number of steps, already compiled.
+      loops: name -> function of the number of steps; compiled by a first call that is not timed.
       repetitions: turns.
       seconds: each turn of each loop should take.
 
@@ -81,6 +81,7 @@ def seconds_of(function: Callable, *args) -> float:
 
 def _steps_in(loop, seconds) -> int:
     """A number of steps that takes about `seconds`, found by doubling."""
+    loop(0)
     count = 1
     while (spent := seconds_of(loop, count)) < seconds / 4:
         count *= 2

@@ -1,37 +1,15 @@
 """What a step costs: target evaluations at run time, copies at compile time, and nothing else."""
 
-import numpy as np
+import math
+
 import tensorflow as tf
 
+from experiments.benchmark.counting import Counter, operations
 from tests.contracts.comparisons import draw_noise
 from tests.support import targets
 from tests.support.catalogue import FLOW_OF_TWO_STEPS, every_kernel, every_kernel_in_depth
 
 TARGET = targets.SKEWED
-
-
-class _Counter:
-    """A log-density that counts how often it is traced, and how often it is run."""
-
-    def __init__(self, log_prob):
-        self._log_prob = log_prob
-        self.num_traced = 0
-        self.num_run = 0
-
-    def __call__(self, x):
-        self.num_traced += 1
-        tf.numpy_function(self._count, [], [])  # stateful: TensorFlow never prunes it
-        return self._log_prob(x)
-
-    def _count(self):
-        self.num_run += 1
-
-    def spent_by(self, function, *args, **kwargs):
-        """(runs, result) of a call."""
-        before = self.num_run
-        result = function(*args, **kwargs)
-        tf.nest.map_structure(np.asarray, result)
-        return self.num_run - before, result
 
 
 @every_kernel_in_depth
@@ -57,7 +35,7 @@ def test_evaluations_of_a_frozen_program(entry, seed):
 
 def _check_adaptive(entry, mode, seed):
     """Two steps that learn and two that do not; a program holds one copy of each kind of use."""
-    counter = _Counter(TARGET.log_prob)
+    counter = Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
     step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step)
     state = TARGET.draw(seed, [4])
@@ -83,7 +61,7 @@ def _check_adaptive(entry, mode, seed):
 
 
 def _check_frozen(entry, mode, seed):
-    counter = _Counter(TARGET.log_prob)
+    counter = Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
     state = TARGET.draw(seed, [4])
     frozen = kernel.frozen(kernel.bootstrap_results(state))
@@ -120,7 +98,8 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         for owner in (kernel, frozen)
     )
     frozen_operations, adaptive_operations = (
-        _operations(program) for program in (frozen_program, adaptive_program)
+        [operation.kind for operation in operations(program)]
+        for program in (frozen_program, adaptive_program)
     )
     assert len(frozen_operations) < len(adaptive_operations)
     assert 'Sqrt' in adaptive_operations  # in the optimizer, and nowhere in a move
@@ -134,8 +113,34 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         assert id(leaf) in inputs
 
 
-def _operations(program):
-    """Types of all operations, those in loop bodies included."""
-    graph = program.graph.as_graph_def()
-    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
-    return [node.op for node in nodes]
+@every_kernel_in_depth
+def test_no_tensor_holds_a_matrix_for_every_chain(entry):
+    """C chains in d dimensions: nothing of size C d d, and of size d d only what is dense."""
+    num_chains, event_size = 5, 101
+    kernel = entry.make(lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 2)
+    state = tf.zeros([num_chains, event_size])
+    results = kernel.bootstrap_results(state)
+    frozen = kernel.frozen(results)
+    is_sparse = any(word in entry.name for word in ('diagonal', 'banded', 'bordered'))
+    bound = event_size**2 * (1 if is_sparse else num_chains)
+    for owner, start in ((kernel, results), (frozen, frozen.bootstrap_results(state))):
+        seed = tf.TensorSpec([2], tf.int32)
+        program = tf.function(owner.one_step).get_concrete_function(state, start, seed=seed)
+        shapes = [shape for operation in operations(program) for shape in operation.shapes]
+        assert min(min(shape, default=0) for shape in shapes) >= 0  # none is unknown
+        assert max(map(math.prod, shapes)) < bound
+
+
+def test_operations_are_found_in_loops_and_branches():
+    @tf.function(autograph=False)
+    def outer_products(x):
+        def body(step, x):
+            def large():
+                return tf.reduce_sum(x[:, :, None] * x[:, None, :], axis=-1)
+
+            return step + 1, tf.cond(step > 1, large, lambda: x)
+
+        return tf.while_loop(lambda step, x: step < 3, body, (0, x))
+
+    program = outer_products.get_concrete_function(tf.zeros([5, 7]))
+    assert (5, 7, 7) in {shape for found in operations(program) for shape in found.shapes}
