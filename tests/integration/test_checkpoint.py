@@ -18,6 +18,8 @@ from tests.contracts.comparisons import assert_identical
 from tests.support.processes import run_python
 from tfp_adaptive.sampling import checkpoint, convergence, diagnostics, programs
 
+tfmc = tfp.mcmc
+
 pytestmark = pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
 
 
@@ -157,6 +159,21 @@ def test_model_with_names_and_traces(tmp_path):
     assert_same_run(resumed, whole)
     assert resumed.trace[1].dtype == bool
     resumed.summary()
+
+
+OTHER_KERNELS = {
+    'nuts': lambda p: tfmc.DualAveragingStepSizeAdaptation(tfmc.NoUTurnSampler(p, 0.5), 15),
+    'replica exchange': lambda p: tfmc.ReplicaExchangeMC(
+        p, [1.0, 0.5], lambda p: tfmc.HamiltonianMonteCarlo(p, 0.3, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize('name', OTHER_KERNELS)
+def test_any_kernel_goes_on(tmp_path, name):
+    kernel = OTHER_KERNELS[name]
+    run(tmp_path / 'run.h5', num_results=40, kernel=kernel)
+    assert_same_run(run(tmp_path / 'run.h5', kernel=kernel), run(kernel=kernel))
 
 
 def test_a_run_can_be_watched(path):
