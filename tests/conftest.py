@@ -29,6 +29,19 @@ def pytest_configure(config):
     config.addinivalue_line('filterwarnings', 'ignore::tfp_adaptive.sampling.SamplingWarning')
 
 
+def pytest_collection_modifyitems(config, items):
+    """For `--dist loadgroup` of pytest-xdist: tests that share compiled programs share a process.
+
+    Those are the tests of one kernel of the catalogue, and else those of one file.
+    """
+    if not config.pluginmanager.hasplugin('xdist'):
+        return
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, 'callspec') else {}
+        group = parameters['entry'].name if 'entry' in parameters else item.location[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_report_header(config):
     return f'vary-seed: {config.getoption("--vary-seed")}'
 

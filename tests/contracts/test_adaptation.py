@@ -124,7 +124,7 @@ def test_frozen_takes_the_steps_of_the_adapted_kernel(entry, seed):
 def _mean_accept_prob(kernel, state, seed):
     """Per chain, over 50 frozen steps."""
     results, total = kernel.bootstrap_results(state), 0.0
-    step = tf.function(kernel.one_step)
+    step = tf.function(kernel.one_step, autograph=False)
     for i in range(50):
         state, results = step(state, results, seed=tf.constant([seed, i]))
         total += np.exp(np.minimum(results.log_accept_ratio, 0))

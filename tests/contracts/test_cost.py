@@ -37,7 +37,7 @@ def _check_adaptive(entry, mode, seed):
     """Two steps that learn and two that do not; a program holds one copy of each kind of use."""
     counter = Counter(TARGET.log_prob)
     kernel = entry.make(counter, 2)
-    step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step)
+    step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step, autograph=False)
     state = TARGET.draw(seed, [4])
     spent, results = counter.spent_by(kernel.bootstrap_results, state)
     assert int(results.info.num_gradients) == 2
@@ -65,7 +65,7 @@ def _check_frozen(entry, mode, seed):
     kernel = entry.make(counter, 2)
     state = TARGET.draw(seed, [4])
     frozen = kernel.frozen(kernel.bootstrap_results(state))
-    step = frozen.one_step if mode == 'eager' else tf.function(frozen.one_step)
+    step = frozen.one_step if mode == 'eager' else tf.function(frozen.one_step, autograph=False)
     spent, results = counter.spent_by(frozen.bootstrap_results, state)
     assert spent == 1
     assert int(results.info.num_gradients) == entry.uses_score
@@ -92,7 +92,7 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
     bootstrapped = kernel.bootstrap_results(state)
     frozen = kernel.frozen(bootstrapped)
     adaptive_program, frozen_program = (
-        tf.function(owner.one_step).get_concrete_function(
+        tf.function(owner.one_step, autograph=False).get_concrete_function(
             state, owner.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
         )
         for owner in (kernel, frozen)

@@ -4,6 +4,8 @@ Scaling coordinate i by s_i scales the chains and the learned factor with it and
 else: the whole run is the same run in other units.
 """
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +17,7 @@ from tests.support.catalogue import DEFAULT, KERNELS
 
 TARGET = targets.SKEWED
 MALA = KERNELS[0]
+NUM_STEPS = 30
 SCALE = np.geomspace(1e-3, 1e3, 7)[[3, 0, 6, 2, 5, 1, 4]]
 
 PRECONDITIONERS = {
@@ -28,16 +31,33 @@ PRECONDITIONERS = {
 }
 
 
-def _run(preconditioner, scale, seed, num_steps=30, entry=DEFAULT):
+def _kernel(preconditioner, scale, entry):
+    return entry.make(
+        lambda x: TARGET.log_prob(x / scale),
+        NUM_STEPS,
+        preconditioner=preconditioner(0.2 * scale),
+    )
+
+
+@functools.cache
+def _program(preconditioner, entry):
+    """A step in any units: the initial scale is in the kernel results already."""
+
+    @tf.function(autograph=False)
+    def step(state, results, scale, seed):
+        return _kernel(preconditioner, scale, entry).one_step(state, results, seed=seed)
+
+    return step
+
+
+def _run(preconditioner, scale, seed, entry=DEFAULT):
     """Chains and results in units of `scale`, as a run from the same whitened start."""
     scale = tf.constant(scale, tf.float64)
-    kernel = entry.make(
-        lambda x: TARGET.log_prob(x / scale), num_steps, preconditioner=preconditioner(0.2 * scale)
-    )
+    kernel = _kernel(preconditioner, scale, entry)
     state = scale * TARGET.draw(seed, [8], 'float64')
-    step, results = tf.function(kernel.one_step), kernel.bootstrap_results(state)
-    for i in range(num_steps):
-        state, results = step(state, results, seed=tf.constant([seed, i]))
+    step, results = _program(preconditioner, entry), kernel.bootstrap_results(state)
+    for i in range(NUM_STEPS):
+        state, results = step(state, results, scale, tf.constant([seed, i]))
     log_det = log_det_of(kernel, state, results.adaptation.preconditioner)
     whitened = log_det - tf.reduce_sum(tf.math.log(scale))
     return state / scale, results.log_accept_ratio, results.adaptation.optimizer, whitened

@@ -35,7 +35,7 @@ def _check_region(entry, target, seed):
     state = target.draw(seed, [16])
     bootstrapped = kernel.bootstrap_results(state)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state, results):
         return tfp.mcmc.sample_chain(
             150,
@@ -76,7 +76,7 @@ def test_frozen_chains_never_enter_a_forbidden_region(entry, seed):
     kernel = entry.make(target.log_prob, 5)
     state = target.draw(seed, [16])
     frozen = kernel.frozen(kernel.bootstrap_results(state))
-    step, results = tf.function(frozen.one_step), frozen.bootstrap_results(state)
+    step, results = tf.function(frozen.one_step, autograph=False), frozen.bootstrap_results(state)
     for i in range(50):
         state, results = step(state, results, seed=tf.constant([seed, i]))
     assert np.all(np.abs(state) <= 2)

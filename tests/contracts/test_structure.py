@@ -57,7 +57,7 @@ def _check_dynamic(entry, batch_shape, seed):
     spec = [tf.TensorSpec([*batch_shape, 3]), tf.TensorSpec([*batch_shape, 2, 2])]
     traced = {}
 
-    @tf.function(input_signature=[spec])
+    @tf.function(autograph=False, input_signature=[spec])
     def step(state):
         bootstrapped = kernel.bootstrap_results(state)
         new_state, results = kernel.one_step(state, bootstrapped, seed=[seed, 0])

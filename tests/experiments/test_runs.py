@@ -12,7 +12,7 @@ from experiments import cli, config, programs
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
 _SHORT_VOLATILITY = [
-    *('num_points=50', 'num_leapfrog_steps=2', 'rival_warmup_steps=4', 'rival_results=4'),
+    *('num_points=12', 'num_leapfrog_steps=2', 'rival_warmup_steps=4', 'rival_results=4'),
     *('nuts_chains=2', 'nuts_warmup_steps=4', 'nuts_results=4'),
 ]
 
@@ -48,7 +48,7 @@ def test_stochastic_volatility(tmp_path, capsys):
 
 
 def test_stochastic_volatility_without_rivals(tmp_path):
-    switches = ['band=false', 'diagonal=false', 'nuts=false']
+    switches = ['band=false', 'diagonal=false', 'nuts=false', 'num_leapfrog_steps=1']
     _, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY, *switches)
     assert [run['sampler'] for run in record['runs']] == ['bordered band']
 

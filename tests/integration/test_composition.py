@@ -25,6 +25,7 @@ def _chain(kernel, state, num_results, seed, trace_fn=lambda _, results: results
             num_results, state, kernel=kernel, trace_fn=trace_fn, seed=tf.constant([seed, 5])
         ),
         jit_compile=jit,
+        autograph=False,
     )
     return run(state)
 
@@ -109,7 +110,9 @@ def test_the_number_of_chains_may_be_dynamic_and_the_state_of_double_precision(j
         num_adaptation_steps=4,
     )
 
-    @tf.function(jit_compile=jit, input_signature=[tf.TensorSpec([None, 7], tf.float64)])
+    @tf.function(
+        jit_compile=jit, autograph=False, input_signature=[tf.TensorSpec([None, 7], tf.float64)]
+    )
     def run(state):
         return tfp.mcmc.sample_chain(
             6, state, kernel=kernel, trace_fn=lambda _, results: results.new_step_size, seed=(0, 1)
@@ -174,7 +177,7 @@ def test_reducers_see_every_step(seed):
         DEFAULT.make(targets.SKEWED.log_prob, NUM_ADAPTATION_STEPS), reducer
     )
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state):
         return tfp.mcmc.sample_chain(
             30,
@@ -197,7 +200,7 @@ def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(seed):
     kernel = DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)
     state = TARGET.draw(seed, [4])
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state, num_results, num_burnin_steps, num_steps_between_results):
         return tfp.mcmc.sample_chain(
             num_results,
@@ -225,7 +228,7 @@ def test_a_progress_bar_moves_at_every_step(seed):
             moves.append(step)
             yield
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state):
         return tfmc.sample_fold(
             6,

@@ -78,6 +78,7 @@ def test_replicas_learn_one_proposal(names, num_workers, seed):
     assert not np.any(np.isclose(first[0], second[0]))
 
 
+@functools.cache
 def _played(seed):
     """(states, kernel results) of the warm-up for every replica, each a thread, stacked."""
     lockstep = Lockstep(len(BLOCKS))

@@ -57,7 +57,8 @@ def test_any_step_of_a_chain_replays_from_its_trace(entry, is_frozen, seed):
     run = tf.function(
         lambda state: tfp.mcmc.sample_chain(
             6, state, kernel=kernel, trace_fn=lambda _, results: results, seed=(seed, 1)
-        )
+        ),
+        autograph=False,
     )
     states, trace = run(state)
     assert isinstance(states, targets.Parts)
@@ -107,7 +108,7 @@ def test_a_wrapped_run_resumed_from_a_pickle_is_the_same_run(name, seed):
 
 
 def _check_resumed(kernel, state, seed, num_steps=6):
-    step = tf.function(kernel.one_step)
+    step = tf.function(kernel.one_step, autograph=False)
     now, saved = (state, kernel.bootstrap_results(state)), None
     for i in range(num_steps):
         if i == num_steps // 2:
@@ -146,8 +147,10 @@ def _export(kernel, state, folder):
     parts = tf.nest.map_structure(spec, state)
     results = tf.nest.map_structure(spec, kernel.bootstrap_results(state))
     sampler = tf.Module()
-    sampler.start = tf.function(kernel.bootstrap_results, input_signature=[parts])
-    sampler.run = tf.function(run, input_signature=[parts, results, tf.TensorSpec([2], tf.int32)])
+    sampler.start = tf.function(kernel.bootstrap_results, autograph=False, input_signature=[parts])
+    sampler.run = tf.function(
+        run, autograph=False, input_signature=[parts, results, tf.TensorSpec([2], tf.int32)]
+    )
     tf.saved_model.save(sampler, str(folder / 'model'))
     return sampler
 

@@ -16,7 +16,7 @@ MIN_EFFECTIVE_SIZE = 300
 def _draws(entry, target, seed):
     learned = catalogue.learned(entry, target, seed)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state):
         return tfp.mcmc.sample_chain(
             NUM_STEPS, state, kernel=learned.frozen, trace_fn=None, seed=[seed, 2]

@@ -53,7 +53,7 @@ def test_moments_of_a_logistic_regression(name, seed):
     )
     kernel = tfpa.EntropyAdaptiveHMC(log_prob, num_leapfrog_steps=2, num_adaptation_steps=1000)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def warm_up(state):
         return tfp.mcmc.sample_chain(
             1,
@@ -65,7 +65,7 @@ def test_moments_of_a_logistic_regression(name, seed):
             seed=[seed, 0],
         )
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def sample(state, results):
         return tfp.mcmc.sample_chain(
             NUM_STEPS, state, kernel=kernel.frozen(results), trace_fn=None, seed=[seed, 1]

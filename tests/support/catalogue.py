@@ -179,7 +179,7 @@ NUM_ADAPTATION_STEPS = 6
 def program(entry: Entry, target: Target = LIST, jit_compile: bool = False) -> Program:
     """The compiled step of a catalogue entry; traced once a session and shape."""
     kernel = entry.make(target.log_prob, NUM_ADAPTATION_STEPS)
-    return Program(kernel, tf.function(kernel.one_step, jit_compile=jit_compile))
+    return Program(kernel, tf.function(kernel.one_step, jit_compile=jit_compile, autograph=False))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -230,7 +230,7 @@ def bold(entry: Entry, target: Target, seed: int):
 def sampler(kernel, num_steps):
     """A compiled (state, results, seed) -> (state, results) after `num_steps` steps."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(state, results, seed):
         chain = tfp.mcmc.sample_chain(
             1,

@@ -20,7 +20,7 @@ DETECTION = 1e-5
 
 def take_steps(kernel, state, num_steps, seed):
     """(state, mean acceptance probability) after a few steps in graph mode, all chains at once."""
-    step = tf.function(kernel.one_step)
+    step = tf.function(kernel.one_step, autograph=False)
     results = kernel.bootstrap_results(state)
     accept_prob = []
     for i in range(num_steps):

@@ -110,7 +110,9 @@ class PulledBack:
     def __init__(self, flow, parameters, log_prob=WELL.log_prob):
         self._forward = functools.partial(flow.forward, parameters)
         self._log_prob = log_prob
-        self.log_prob, self.score = tf.function(self._value), tf.function(self._gradient)
+        self.log_prob, self.score = (
+            tf.function(fn, autograph=False) for fn in (self._value, self._gradient)
+        )
         """[C, D] -> [C] and [C, D] -> [C, D]."""
 
     def _value(self, z):

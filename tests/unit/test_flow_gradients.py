@@ -203,7 +203,7 @@ def test_moves_keep_volume_on_z(curved, setting):
     target, state, velocity = setting
     move = make_move(target.event, proposals.leapfrog(3), flow)
 
-    @tf.function
+    @tf.function(autograph=False)
     def phase_space(x):
         z, v = tf.split(x, 2, axis=-1)
         start = problems.state_at(target, flow.forward(parameters, z)[0])
@@ -245,7 +245,7 @@ def test_exact_is_the_derivative_of_the_whole_move(num_steps, objective, curved,
     geometry = flows.geometry(flow, num_steps, 'exact', objective)
     _, gradients = geometry.differentiable_move(target, parameters, STEP_SIZE, state, velocity, ())
 
-    @tf.function
+    @tf.function(autograph=False)
     def values(parameters):
         move = geometry.move(target, parameters, STEP_SIZE, state, velocity)
         loss = objective.loss(move.energy_change, state.position, move.proposed.position, ())
@@ -321,7 +321,7 @@ def test_fast_is_the_derivative_with_scores_and_their_places_held(num_steps, cur
     # the score of the end was held at its value: its part of the energy change is a constant
     constant = move.energy_change - held(parameters)[0]
 
-    @tf.function
+    @tf.function(autograph=False)
     def values(parameters):
         energy_change, end, log_det = held(parameters)
         loss = CURVED.loss(constant + energy_change, state.position, end)
@@ -388,7 +388,7 @@ def test_entropy_gradient_is_the_derivative_of_its_forms(curved, setting, rng):
     gradient, num_products = geometry.entropy_gradient(*where, estimate)
     assert int(num_products) == 4
 
-    @tf.function
+    @tf.function(autograph=False)
     def value(parameters):
         dense = _dense_residual(flow, parameters, q, curvature)
         return [tf.einsum('fci,cij,fcj->', forms[0], dense, forms[1])]
@@ -412,7 +412,7 @@ def test_entropy_gradient_is_unbiased(curved, setting, rng, stateless_seed):
     roulette = entropy.russian_roulette(num_exact_terms=1)
     directions = list(flows.random_directions(rng, parameters))
 
-    @tf.function
+    @tf.function(autograph=False)
     def slopes(seed):
         """Along every direction, from one draw of the truncation."""
         noise = roulette.draw(seed, CHAINS * copies, SIZE, tf.float64)
@@ -430,7 +430,7 @@ def test_entropy_gradient_is_unbiased(curved, setting, rng, stateless_seed):
 
     draws = np.array([slopes(stateless_seed(i)) for i in range(num_draws)]) / copies
 
-    @tf.function
+    @tf.function(autograph=False)
     def log_det(parameters):
         dense = _dense_residual(flow, parameters, state.position, curvature)
         return tf.reduce_sum(tf.linalg.logdet(tf.eye(SIZE, dtype=tf.float64) + dense))
