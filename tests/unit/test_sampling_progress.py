@@ -68,9 +68,9 @@ def test_running_rhat_is_cheap_on_any_state(rng):
         chunk = rng.normal(size=[num_rows, 10, event_size]).astype(np.float32)
         figures, seconds = rhat_figures(1, batch_rank=1), []
         for _ in range(30):
-            before = time.perf_counter()
+            before = time.process_time()
             figures([chunk])
-            seconds.append(time.perf_counter() - before)
+            seconds.append(time.process_time() - before)
         assert np.median(seconds) < 0.02 * 0.2
 
 
