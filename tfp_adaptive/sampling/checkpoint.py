@@ -84,11 +84,11 @@ class Checkpoint(contextlib.AbstractContextManager):
         Raises:
           as `open_store`.
         """
-        if not isinstance(path, (str, os.PathLike)):
+        if not isinstance(path, (str, os.PathLike)) or not str(path) or '\0' in str(path):
             raise TypeError(
                 f"`checkpoint` must be a path such as 'run.h5', or None; got {path!r:.60}."
             )
-        self._path = os.path.abspath(os.fspath(path))
+        self._path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         self._folder = f'{self._path}.rows'
         self._rows: dict[str, DiskRows] = {}
         self._positions: dict[str, Position] = {}

@@ -1,5 +1,7 @@
 """The target as a compiled density: its value, where it is finite, whether it is well formed."""
 
+import contextlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
+from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.targets import Model
 
@@ -14,6 +17,12 @@ _PROBE_SEED = (0x70726F62, 0)  # any constant: the same points in every process
 _PROBE_RADIUS = 0.1
 _PROBE_TOLERANCE = 100
 _PROBE_CHAINS = 3
+
+_SHAPES = 'write it for parts of shape [*chains, *event], or change the shapes of `initial_state`'
+_MODEL_SHAPES = (
+    'see that the shapes of its data and pins fit, and use the JointDistribution...AutoBatched '
+    'class, which keeps chains apart'
+)
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,9 @@ class Density:
           TypeError: if the target returns no tensor, or one of another dtype than its state.
           ValueError: if it does not return one value per chain.
         """
-        try:
+        shapes = _MODEL_SHAPES if self.model.event_shapes else _SHAPES
+        with user_code.explained('target', parts, shapes=shapes), _dtypes_explained(parts):
             log_probs, is_finite = self._compiled(parts)
-        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-            _explain_dtype(error, parts)
-            raise
         return log_probs, is_finite.numpy()
 
     def _evaluate(self, parts):
@@ -105,8 +112,9 @@ class Density:
             log_probs, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         is_finite = tf.math.is_finite(log_probs)
-        for gradient in map(tf.convert_to_tensor, gradients):
-            event_axes = list(range(log_probs.shape.rank, gradient.shape.rank))
+        for part, gradient in zip(parts, gradients, strict=True):
+            gradient = tf.convert_to_tensor(gradient)
+            event_axes = list(range(log_probs.shape.rank, part.shape.rank))
             is_finite &= tf.reduce_all(tf.math.is_finite(gradient), axis=event_axes)
         return log_probs, is_finite
 
@@ -171,16 +179,17 @@ def _log_probs(model, points) -> np.ndarray:
 
 def _checked(log_probs: Any, parts: list) -> tf.Tensor:
     """The log-densities as a tensor [*batch] of the parts' dtype."""
-    try:
-        log_probs = tf.convert_to_tensor(log_probs)
-    except (TypeError, ValueError) as error:
+    if not tf.is_tensor(log_probs):
         raise TypeError(
-            f'`target` must return a tensor of log-densities; got {type(log_probs).__name__}.'
-        ) from error
+            '`target` must return a tensor of log-densities, computed from its state with '
+            f'TensorFlow operations; got {type(log_probs).__name__}.'
+        )
     if log_probs.dtype != parts[0].dtype:
+        found = log_probs.dtype.name
+        hint = f', or pass dtype=tf.{found}' if found in ('float32', 'float64') else ''
         raise TypeError(
-            f'`target` must return the dtype of its state; got {log_probs.dtype.name} for a state '
-            f'of {parts[0].dtype.name}: cast one of them, or pass dtype=tf.{log_probs.dtype.name}.'
+            f'`target` must return the dtype of its state; got {found} for a state of '
+            f'{parts[0].dtype.name}: cast its result{hint}.'
         )
     shape = log_probs.shape
     if shape.rank is None:
@@ -203,14 +212,16 @@ def _checked(log_probs: Any, parts: list) -> tf.Tensor:
     return log_probs
 
 
-def _explain_dtype(error, parts):
+@contextlib.contextmanager
+def _dtypes_explained(parts):
     """Says what to do if a target trips over the dtype of its state."""
     dtype = parts[0].dtype
-    other = {'float64': 'float32', 'float32': 'float64'}.get(dtype.name)
-    if other is None or str(error).startswith('`'):
-        return
-    alias = {'float64': 'double', 'float32': 'float'}[other]
-    if other in str(error) or f'{alias} tensor' in str(error):
+    other, alias = ('float32', 'float') if dtype == tf.float64 else ('float64', 'double')
+    try:
+        yield
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        if user_code.is_ours(error) or not re.search(f'{other}|{alias} tensor', str(error)):
+            raise
         raise TypeError(
             f'`target` fails on a state of {dtype.name}, mixing it with {other}: pass '
             f'dtype=tf.{other}, or build `target` in {dtype.name}.'

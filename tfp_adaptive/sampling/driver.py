@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import random
+from tfp_adaptive.sampling import arguments, convergence, options, outcomes, setups
 from tfp_adaptive.sampling import checkpoint as checkpoint_files
-from tfp_adaptive.sampling import convergence, outcomes, setups
 from tfp_adaptive.sampling import until as stopping
 from tfp_adaptive.sampling.diagnostics import diagnose
 from tfp_adaptive.sampling.execution import Execution
@@ -20,6 +18,7 @@ from tfp_adaptive.sampling.running_rhat import rhat_figures
 from tfp_adaptive.sampling.until import Until
 
 
+@options.explained
 def sample(
     target: Any,
     num_results: int = 1000,
@@ -105,17 +104,21 @@ def sample(
       >>> run.states.shape
       (100, 4, 3)
     """
-    _check_count('num_results', num_results, least=1)
-    _check_count('num_warmup_steps', num_warmup_steps, least=0)
-    _check_count('num_steps_between_results', num_steps_between_results, least=0)
+    arguments.check_count('num_results', num_results, least=1)
+    arguments.check_count('num_warmup_steps', num_warmup_steps, least=0)
+    arguments.check_count('num_steps_between_results', num_steps_between_results, least=0)
     if num_chains is not None:
-        _check_count('num_chains', num_chains, least=1)
+        arguments.check_count('num_chains', num_chains, least=1)
+    arguments.check_flag('progress', progress)
+    arguments.check_flag('jit_compile', jit_compile)
+    arguments.check_trace_fn(trace_fn)
+    dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
     stopping.check(until, num_results, num_steps_between_results + 1)
     settings = setups.Settings(
         kernel, num_warmup_steps, num_steps_between_results, trace_fn, jit_compile
     )
     with checkpoint_files.open_store(checkpoint) as store:
-        run_seed = store.seed(_stateless_seed(seed), is_given=seed is not None)
+        run_seed = store.seed(own_seed, is_given=seed is not None)
         warmup_seed, sampling_seed, start_seed = random.split(run_seed, 3)
         start = find_start(target, initial_state, num_chains, dtype, start_seed)
         setup = setups.find_setup(target, start, settings)
@@ -137,7 +140,7 @@ def sample(
             verdict=verdict,
             compile_seconds=warmup.compile_seconds + draws.compile_seconds,
         )
-    convergence.emit(run.warnings)
+    convergence.emit(run.warnings, stacklevel=3)
     return run
 
 
@@ -193,16 +196,3 @@ def _draw(program, first, seed, start, until, num_results, store, progress):
             if verdict.is_over:
                 break
     return draws, figures, verdict
-
-
-def _stateless_seed(seed):
-    """int32 [2]; an int, which TFP would use to seed a stateful generator, by its two halves."""
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        halves = np.array([(int(seed) >> 32) & 0xFFFFFFFF, int(seed) & 0xFFFFFFFF], np.uint32)
-        return tf.constant(halves.view(np.int32))
-    return tfp.random.sanitize_seed(seed)
-
-
-def _check_count(name, value, least):
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f'`{name}` must be an int of at least {least}; got {value!r}.')

@@ -84,14 +84,14 @@ def _is_point(compiled, parts, num_chains) -> bool:
         try:
             log_probs, is_finite = compiled.evaluate([part[tf.newaxis] for part in parts])
         except Exception:
-            raise error from None
+            raise error from error.__cause__
         if log_probs.shape != [1]:
             raise
         if num_chains is None:
             raise ValueError(
                 '`target` fails on a single point but not on a chain that starts there: pass '
                 '`num_chains`, the number of chains to start around `initial_state`.'
-            ) from error
+            ) from error.__cause__
         log_probs = log_probs[0]
     density.check_start(is_finite)
     return not log_probs.shape.rank
@@ -104,17 +104,13 @@ def _as_model(target, initial_state, dtype):
         if model is None:
             model = cache.store(target, 'model', models.from_model(target))
         own = model.dtypes[0]
-        if dtype is not None and tf.as_dtype(dtype) != own:
+        if dtype is not None and dtype != own:
             raise ValueError(
-                f'`dtype` is {tf.as_dtype(dtype).name}, but `target` is a model in {own.name}: '
+                f'`dtype` is {dtype.name}, but `target` is a model in {own.name}: '
                 'leave `dtype` out, or build the model in that dtype.'
             )
         return model, None if initial_state is None else starts.to_tensors(initial_state, own)
-    if not callable(target):
-        raise TypeError(
-            '`target` must be a log-density callable, a TFP distribution or an Inference Gym '
-            f'model; got {type(target).__name__}.'
-        )
+    targets.check_kind(target)
     if initial_state is None:
         raise ValueError(
             '`initial_state` is needed when `target` is a log-density callable: pass one point '
@@ -135,6 +131,6 @@ def _check_num_chains(num_chains, batch_shape):
         )
     raise ValueError(
         f'`num_chains` is {num_chains}, but `initial_state` holds {batch_shape.num_elements()} '
-        f'chains (chain dimensions {batch_shape}): leave `num_chains` out, or pass a single point '
-        'to start around.'
+        f'chains, by the shape {batch_shape} of its log-density: leave `num_chains` out, pass a '
+        'single point to start around, or sum the log-density over the event dimensions.'
     )

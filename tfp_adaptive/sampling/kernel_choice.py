@@ -1,18 +1,26 @@
 """From what the user says of a kernel to a kernel."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.kernels import EntropyAdaptiveHMC
+from tfp_adaptive.sampling import user_code
+from tfp_adaptive.sampling.density import Fingerprint
+from tfp_adaptive.sampling.targets import Model
 
 # short moves that the velocity joins into long ones: of all settings tried, the most effective
 # samples per gradient on regressions and Gaussian processes, and no Hessian-vector product
 _DEFAULT = functools.partial(EntropyAdaptiveHMC, num_leapfrog_steps=1, momentum_refreshment=0.6)
+
+
+_FACTORY = 'pass a lambda that makes the kernel from the log-density it is given'
 
 
 def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int) -> Any:
@@ -43,6 +51,38 @@ def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int) -> An
     return kernel
 
 
+def check_density(kernel: Any, model: Model, fingerprint: Fingerprint) -> None:
+    """Refuses a kernel that was made for another density than the target's.
+
+    Args:
+      kernel: of `make_kernel`.
+      model: the target.
+      fingerprint: its values at a few points.
+
+    Raises:
+      ValueError: if the kernel's own density differs at one of them.
+    """
+    own = _own_density(kernel)
+    if own is None or own is model.log_prob_fn:
+        return
+    with user_code.explained('kernel', fingerprint.points, remedy=_FACTORY):
+        mismatch = fingerprint.mismatch(dataclasses.replace(model, log_prob_fn=own))
+    if mismatch is not None:
+        raise ValueError(
+            f'`kernel` samples another density than `target`, {mismatch[1]:.6g} where that is '
+            f'{mismatch[0]:.6g} on unconstrained parts: {_FACTORY}.'
+        )
+
+
+def _own_density(kernel):
+    """The log-density of a kernel on the state itself; `None` where it is not known."""
+    parameters = getattr(kernel, 'parameters', {})
+    if 'target_log_prob_fn' in parameters or 'bijector' in parameters:
+        return parameters.get('target_log_prob_fn')
+    inner = parameters.get('inner_kernel')
+    return None if inner is None else _own_density(inner)
+
+
 def _call(factory, log_prob_fn, num_warmup_steps):
     if not callable(factory):
         raise TypeError(
@@ -50,21 +90,23 @@ def _call(factory, log_prob_fn, num_warmup_steps):
             f'log-density; got {type(factory).__name__}.'
         )
     settings = {}
-    if _leaves_open(factory, 'num_adaptation_steps'):
-        settings['num_adaptation_steps'] = num_warmup_steps
     try:
+        if _leaves_open(factory, 'num_adaptation_steps'):
+            settings['num_adaptation_steps'] = num_warmup_steps
         arguments = inspect.signature(factory).bind(log_prob_fn, **settings)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         name = getattr(factory, '__name__', type(factory).__name__)
+        name = 'SomeKernel' if name in ('<lambda>', 'partial') else name
         raise TypeError(
             f'`kernel` must be callable with the log-density alone ({error}): pass a lambda, such '
             f'as lambda log_prob: {name}(log_prob, ...).'
         ) from error
-    kernel = factory(*arguments.args, **arguments.kwargs)
+    with user_code.explained('kernel'):
+        kernel = factory(*arguments.args, **arguments.kwargs)
     if not isinstance(kernel, tfp.mcmc.TransitionKernel):
         raise TypeError(
-            'the callable `kernel` must return a tfp.mcmc.TransitionKernel; '
-            f'got {type(kernel).__name__}.'
+            'the callable `kernel` must return a tfp.mcmc.TransitionKernel, such as '
+            f'tfp.mcmc.HamiltonianMonteCarlo(log_prob, 0.1, 3); got {type(kernel).__name__}.'
         )
     return kernel
 
@@ -79,9 +121,9 @@ def _leaves_open(factory, name):
 def _num_adaptation_steps(kernel) -> int:
     """The longest adaptation of a kernel and of those it wraps; 0 where none is known."""
     parameters = getattr(kernel, 'parameters', {})
-    own = parameters.get('num_adaptation_steps', 0)
+    own = tf.get_static_value(parameters.get('num_adaptation_steps', 0))
     inner = parameters.get('inner_kernel')
     return max(
-        int(own) if isinstance(own, (int, np.integer)) else 0,
+        int(own) if isinstance(own, (int, np.integer, np.ndarray)) else 0,
         _num_adaptation_steps(inner) if inner is not None else 0,
     )

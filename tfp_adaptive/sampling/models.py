@@ -1,5 +1,6 @@
 """Models that know their own parts, as targets: TFP distributions and Inference Gym models."""
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,8 @@ tfb = tfp.bijectors
 
 def is_model(target: Any) -> bool:
     """Whether `target` knows its own parts, as a distribution or an Inference Gym model does."""
-    return _is_distribution(target) or _is_gym_model(target)
+    is_instance = not inspect.isclass(target)
+    return is_instance and (_is_distribution(target) or _is_gym_model(target))
 
 
 def from_model(target: Any) -> Model:
@@ -65,6 +67,7 @@ def _from_distribution(target):
             'the event with tfd.Independent, tfd.Sample or a JointDistribution...AutoBatched.'
         )
     _check_dtypes(target.dtype)
+    _check_support(target)
     is_pinned = hasattr(target, 'sample_unpinned')
 
     def prior(num_chains, seed):
@@ -158,6 +161,25 @@ def _graph_names(target):
     return tuple(name for name, _ in joint.resolve_graph() if name not in pins)
 
 
+def _check_support(target):
+    """Refuses a model without parts, and one whose parts are not all continuous."""
+    if not tf.nest.flatten(target.dtype):
+        raise ValueError('`target` has no part left to sample: leave one of them without a pin.')
+    try:
+        is_continuous = target.experimental_default_event_space_bijector() is not None
+        if is_continuous:
+            target.experimental_default_event_space_bijector().inverse_event_shape(
+                target.event_shape
+            )
+    except (AttributeError, NotImplementedError):
+        is_continuous = False
+    if not is_continuous:
+        raise TypeError(
+            '`target` has a part without a map from the real line onto its support, such as the '
+            'counts of a Poisson: pin it with `experimental_pin`, or sum it out of the model.'
+        )
+
+
 def _check_dtypes(structure):
     """Refuses parts that are not floating point, or of more than one dtype."""
     found = {}
@@ -167,6 +189,11 @@ def _check_dtypes(structure):
             raise TypeError(
                 f'`target` must have floating-point parts only; {name} is of dtype {found[name]}: '
                 'pin it with `experimental_pin`, or sum it out of the model.'
+            )
+        if tf.as_dtype(dtype) not in (tf.float32, tf.float64):
+            raise TypeError(
+                f'`target` must be a model in float32 or float64; {name} is of dtype '
+                f'{found[name]}: build it in one of these.'
             )
     if len(set(found.values())) > 1:
         raise TypeError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.programs import Program
 
 _SECONDS_PER_CHUNK = 0.25
@@ -45,13 +46,16 @@ def compile_program(program: Program, position: Position, seed: Any) -> None:
       ValueError: if XLA cannot compile it.
     """
     try:
-        _call(program, position, seed, 0)
-    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-        reason = str(error).split('\n')[0].split('{{')[0]
+        with user_code.explained('kernel', tf.nest.flatten(position.state)):
+            _call(program, position, seed, 0)
+    except ValueError as error:
+        cause = error.__cause__
+        if not isinstance(cause, (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+            raise
         raise ValueError(
             'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '
-            f'{reason}'
-        ) from error
+            f'{user_code.reason(cause)}'
+        ) from cause
 
 
 def advance(

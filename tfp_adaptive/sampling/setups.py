@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import cache
+from tfp_adaptive.sampling import cache, user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.initial import Start
-from tfp_adaptive.sampling.kernel_choice import make_kernel
+from tfp_adaptive.sampling.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.phases import Position
 from tfp_adaptive.sampling.programs import Program, make_program
 from tfp_adaptive.sampling.signatures import signature
@@ -73,6 +73,7 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
     """
     model = start.model
     kernel = make_kernel(settings.kernel, model.log_prob_fn, settings.num_warmup_steps)
+    check_density(kernel, model, start.fingerprint)
     leaves = {
         **signature(kernel, 'kernel', target=model.log_prob_fn),
         **signature(settings.trace_fn, 'trace_fn'),
@@ -107,7 +108,7 @@ def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
 def _make_setup(kernel, descriptions, start, settings):
     model, can_freeze = start.model, hasattr(kernel, 'frozen')
     bootstrap = Compiled(kernel.bootstrap_results)
-    with _in_terms_of_sample():
+    with user_code.explained('kernel', tf.nest.flatten(start.state)), _in_terms_of_sample():
         kernel_results = bootstrap(start.state)
 
     @Compiled
@@ -141,6 +142,9 @@ def _make_setup(kernel, descriptions, start, settings):
             shared.append(make())
         return shared[0]
 
+    first = Position(start.state, kernel_results)
+    # a `trace_fn` that fails is to do so before the warm-up
+    make_sampling(first, begin_sampling(first))
     return Setup(
         kernel=kernel,
         descriptions=descriptions,
@@ -173,7 +177,8 @@ def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
         users = ()
         if trace_fn is not None:
             own_state = tf.nest.pack_sequence_as(model.structure, own or parts)
-            users = _to_tensors(trace_fn(own_state, kernel_results))
+            with user_code.explained('trace_fn'):
+                users = _to_tensors(trace_fn(own_state, kernel_results))
         return parts, own, statistics, users
 
     return trace
@@ -189,6 +194,11 @@ def _to_tensors(traced):
             f'{type(traced).__name__} {traced!r:.80}.'
         ) from error
     for leaf in tf.nest.flatten(traced):
+        if not (leaf.dtype.is_floating or leaf.dtype.is_integer or leaf.dtype.is_bool):
+            raise TypeError(
+                f'`trace_fn` must return tensors of numbers or bools; got {leaf.dtype.name}: leave '
+                'it out.'
+            )
         if not leaf.shape.is_fully_defined():
             raise ValueError(
                 f'`trace_fn` must return tensors of static shape; got {leaf.shape}: use '
@@ -203,7 +213,14 @@ def _in_terms_of_sample():
     try:
         yield
     except (TypeError, ValueError) as error:
-        message = str(error).replace('`target_log_prob_fn`', '`target`')
+        message = str(error)
+        if message.startswith('Encountered `None` gradient.'):
+            message = (
+                '`target` does not depend on all parts of the state through differentiable '
+                'TensorFlow operations: compute it from them without NumPy, tf.py_function or '
+                'tf.stop_gradient, or pass a `kernel` without gradients.'
+            )
+        message = message.replace('`target_log_prob_fn`', '`target`')
         message = message.replace('`current_state`', '`initial_state`')
         if message == str(error):
             raise

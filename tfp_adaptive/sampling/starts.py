@@ -16,6 +16,7 @@ _RADIUS_AROUND_ZERO = 2.0
 _RADIUS_AROUND_POINT = 1.0
 _SHRINKAGE = 0.7
 _MAX_ROUNDS = 40
+_SUPPORT_TOLERANCE = 1e-2
 
 
 def to_tensors(initial_state: Any, dtype: Any = None) -> Any:
@@ -38,14 +39,15 @@ def to_tensors(initial_state: Any, dtype: Any = None) -> Any:
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f'`initial_state` must be a nest of tensors or arrays; part {name!r} is '
-                f'{type(value).__name__}.'
+                f'{type(value).__name__}, which is none: pass np.zeros([num_chains, ...]) or the '
+                'like.'
             ) from error
         part = part if dtype is None or not _is_real(part.dtype) else tf.cast(part, dtype)
-        if not part.dtype.is_floating:
-            remedy = ': pass dtype=tf.float32, or write 0.0 for 0' * part.dtype.is_integer
+        if part.dtype not in (tf.float32, tf.float64):
+            remedy = 'pass dtype=tf.float32' if _is_real(part.dtype) else 'pass numbers'
             raise TypeError(
-                f'`initial_state` must be floating point; part {name!r} is '
-                f'{part.dtype.name}{remedy}.'
+                f'`initial_state` must be floating point, float32 or float64; part {name!r} is '
+                f'{part.dtype.name}: {remedy}.'
             )
         parts.append(part)
     dtypes = sorted({part.dtype.name for part in parts})
@@ -87,6 +89,7 @@ def given(model: Model, initial_state: Any) -> list:
             f'dimensions before each; got {_describe(model.names, parts)}: pass a state such as '
             'the model samples.'
         )
+    _check_support(model, parts, free)
     return free
 
 
@@ -131,9 +134,20 @@ def dispersed(density: Density, num_chains: int, seed: Any, around: list | None 
             return parts
     raise ValueError(
         f'no start with a finite density and gradient was found for {np.sum(~is_finite)} of '
-        f'{num_chains} chains; pass `initial_state`, a point or one point per chain inside the '
-        'support of `target`.'
+        f'{num_chains} chains: pass `initial_state`, a point or one point per chain inside the '
+        'support of `target`, and look for NaN in its data.'
     )
+
+
+def _check_support(model, parts, free):
+    """Refuses a state that the way to unconstrained space and back turns into another."""
+    back = model.constrain(free) if model.constrain else parts
+    for name, part, again in zip(model.names, parts, back, strict=True):
+        if not np.allclose(part, again, rtol=_SUPPORT_TOLERANCE, atol=_SUPPORT_TOLERANCE):
+            raise ValueError(
+                f'`initial_state` must lie inside the support of `target`; part {name!r} does not: '
+                'move it there, or leave `initial_state` out.'
+            )
 
 
 def _is_real(dtype):

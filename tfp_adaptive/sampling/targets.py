@@ -78,6 +78,35 @@ def from_callable(target: Callable, initial_state: Any) -> Model:
     return Model(log_prob_fn, names, structure, list(range(len(names))))
 
 
+def check_kind(target: Any) -> None:
+    """Refuses what is no log-density.
+
+    Args:
+      target: as `sample` was given it; no model.
+
+    Raises:
+      TypeError: if it is a class, a generator function or nothing that can be called.
+    """
+    if inspect.isclass(target):
+        raise TypeError(
+            f'`target` is the class {target.__name__}: pass an instance of it, '
+            f'{target.__name__}(...).'
+        )
+    if inspect.isgeneratorfunction(target):
+        raise TypeError(
+            '`target` is a generator function: make a model of it with '
+            'tfd.JointDistributionCoroutineAutoBatched.'
+        )
+    if callable(target):
+        return
+    own = getattr(target, 'log_prob', None)
+    hint = ': pass its method `log_prob`' if callable(own) else ''
+    raise TypeError(
+        '`target` must be a log-density callable, a TFP distribution or an Inference Gym model; '
+        f'got {type(target).__name__}{hint}.'
+    )
+
+
 def check_call(target: Callable, initial_state: Any) -> None:
     """Refuses a state that a log-density cannot be called with.
 
@@ -96,7 +125,7 @@ def check_call(target: Callable, initial_state: Any) -> None:
     kwargs: dict
     if isinstance(initial_state, Mapping):
         args, kwargs = [], dict(initial_state)
-        given = f'the keywords {", ".join(initial_state)}'
+        given = f'the keywords {", ".join(map(str, initial_state))}'
     else:
         is_nest = isinstance(initial_state, (list, tuple))
         args, kwargs = list(initial_state) if is_nest else [initial_state], {}
@@ -105,9 +134,9 @@ def check_call(target: Callable, initial_state: Any) -> None:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(
-            f'`target` cannot be called with {given}, as `initial_state` asks ({error}): a list or '
-            'tuple stands for an argument an item, a dict for a keyword a key, and a tensor for '
-            'one argument.'
+            f'`target` cannot be called with {given}, as `initial_state` asks ({error}): pass one '
+            'array for one argument, a list with an item for each of several, or a dict with a key '
+            'for each keyword.'
         ) from error
 
 

@@ -1,0 +1,80 @@
+"""Errors inside what the user wrote, in terms of the arguments of `sample`."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_MAX_REASON = 140
+_OURS = re.compile(r'`\w+`|.*`(target|initial_state|kernel|trace_fn)`')
+_REMEDIES = (
+    (
+        r'as a Python `bool`|as a Python `int`|[Ii]terating over a symbolic',
+        'use tf.where and other TensorFlow operations in place of Python `if` and `for`',
+    ),
+    (
+        r'ymbolic|to a numpy array',
+        'compute with TensorFlow operations alone, without NumPy, float() and .numpy()',
+    ),
+)
+_SHAPES = r'[Dd]imension|[Ii]ncompatible shapes|[Ss]hapes? must|\brank\b'
+_CHATTER = (
+    r" for '?\{\{.*| This error may indicate.*| You can attempt.*| when trying to compile graph \S+"
+)
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether an error already speaks of the arguments of `sample`."""
+    return bool(_OURS.match(str(error)))
+
+
+@contextlib.contextmanager
+def explained(
+    argument: str,
+    parts: Sequence[Any] = (),
+    *,
+    shapes: str = '',
+    remedy: str = 'the error above says where',
+) -> Iterator[None]:
+    """Says which argument an error comes from, and what to do; the error itself is its cause.
+
+    Args:
+      argument: name of the argument of `sample` whose code runs here.
+      parts: of the state that it runs on. Default: none.
+      shapes: what to do if shapes do not fit. Default: `remedy`.
+      remedy: what to do if the error itself does not suggest it. Default: to look at the cause.
+
+    Raises:
+      TypeError: for a `TypeError`.
+      ValueError: for any other error but those of memory.
+    """
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except Exception as error:
+        if is_ours(error) and isinstance(error, (TypeError, ValueError)):
+            raise
+        message = _sentence(argument, parts, error, shapes, remedy)
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(message) from error
+
+
+def reason(error: Exception) -> str:
+    """What an error says, without the names and attributes of graph nodes.
+
+    Args:
+      error: of TensorFlow or of anybody.
+    """
+    line = re.sub(_CHATTER, '', str(error).strip().split('\n')[0])
+    line = re.sub(r'\{\{.*?\}\}', '', line).strip(' .')
+    return line if len(line) <= _MAX_REASON else f'{line[:_MAX_REASON]}...'
+
+
+def _sentence(argument, parts, error, shapes, remedy):
+    shapes = ', '.join(f'{part.dtype.name} {tuple(part.shape)}' for part in parts)
+    where = f' on a state of {shapes}' if parts else ''
+    remedies = (*_REMEDIES, (_SHAPES, shapes or remedy), ('', remedy))
+    remedy = next(advice for pattern, advice in remedies if re.search(pattern, str(error)))
+    return f'`{argument}` fails{where} with {type(error).__name__} ({reason(error)}): {remedy}.'
