@@ -213,42 +213,6 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
 # ---- another run, another process
 
 
-class Shifted:
-    """A density that reads data which may change."""
-
-    def __init__(self, shift):
-        self.shift = shift
-
-    def __call__(self, q):
-        return gaussian(q - self.shift)
-
-
-OTHERS = {
-    'target': ({'target': Shifted(0.1)}, 'belongs to another `target`'),
-    'seed': ({'seed': 4}, 'another `seed`'),
-    'chains': ({'initial_state': tf.ones([5, 2])}, r'`num_chains`'),
-    'state': ({'initial_state': tf.ones([4, 3])}, r'`initial_state`'),
-    'dtype': ({'dtype': tf.float64}, r'float64.*`initial_state`'),
-    'kernel': (
-        {'kernel': lambda p: tfpa.GradientAdaptiveMALA(p, 45, score='exact')},
-        "begun with kernel.*'exact' in this call",
-    ),
-    'warm-up': ({'num_warmup_steps': 50}, 'num_adaptation_steps 45, which is 50'),
-    'thinning': ({'num_steps_between_results': 1}, 'num_steps_between_results 0, which is 1'),
-    'compilation': ({'jit_compile': True}, 'jit_compile False, which is True'),
-    'trace': ({'trace_fn': lambda state, results: state}, 'trace_fn None, which is'),
-}
-
-
-@pytest.mark.parametrize('case', OTHERS)
-def test_another_run_is_refused(path, case):
-    settings, message = OTHERS[case]
-    before = contents(path)
-    with pytest.raises(ValueError, match=message):
-        run(path, **settings)
-    assert contents(path) == before
-
-
 def test_one_run_at_a_time(path):
     with (
         checkpoint.Checkpoint(path),
@@ -335,29 +299,6 @@ def test_full_disk_loses_nothing(tmp_path, monkeypatch, small_chunks, room):
             run(path)
     assert not pathlib.Path(f'{path}.tmp').exists()
     assert_same_run(run(path), run())
-
-
-def test_read_only_folder(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(os, 'makedirs', refuse)
-    with pytest.raises(OSError, match=r'`checkpoint`.*cannot be written.*Read-only file system'):
-        run(tmp_path / 'run.h5')
-
-
-MISUSES = {
-    'number': (lambda folder: 3, TypeError, "must be a path such as 'run.h5'"),
-    'folder': (lambda folder: folder, IsADirectoryError, 'is a folder: name a file in it'),
-    'no folder': (lambda folder: folder / 'no' / 'run.h5', FileNotFoundError, 'create '),
-}
-
-
-@pytest.mark.parametrize('case', MISUSES)
-def test_path_that_is_none(tmp_path, case):
-    make, error, message = MISUSES[case]
-    with pytest.raises(error, match=f'`checkpoint`.*{message}'):
-        run(make(tmp_path))
 
 
 def test_h5py_is_optional(tmp_path, monkeypatch):

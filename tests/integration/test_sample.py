@@ -273,39 +273,6 @@ def test_trace_fn_may_return_numbers():
     assert found.trace['accepted'].shape == (30, 4)
 
 
-# ---- misuse
-
-MISUSES = {
-    'no results': (dict(num_results=0), ValueError, '`num_results`.*0'),
-    'half a result': (dict(num_results=2.5), ValueError, '`num_results`.*2.5'),
-    'negative warm-up': (dict(num_warmup_steps=-1), ValueError, '`num_warmup_steps`.*-1'),
-    'no chains': (dict(num_chains=0), ValueError, '`num_chains`.*0'),
-    'thinning': (dict(num_steps_between_results=-1), ValueError, '`num_steps_between_results`'),
-    'kernel of another type': (dict(kernel=3.0), TypeError, '`kernel`.*float'),
-    'kernel from nowhere': (dict(kernel=lambda log_prob: 3.0), TypeError, '`kernel`.*float'),
-    'kernel wants more': (
-        dict(kernel=tfmc.NoUTurnSampler),
-        TypeError,
-        "`kernel`.*'step_size'.*lambda log_prob: NoUTurnSampler",
-    ),
-    'kernel adapts for longer': (
-        dict(kernel=lambda p: tfpa.EntropyAdaptiveHMC(p)),
-        ValueError,
-        '`kernel` adapts for 1000 steps.*`num_warmup_steps` is 20.*num_adaptation_steps=20',
-    ),
-    'trace of nothing': (
-        dict(kernel=make_hmc, trace_fn=lambda state, results: None),
-        TypeError,
-        '`trace_fn`.*NoneType',
-    ),
-    'no gradient': (
-        dict(target=lambda q: tf.stop_gradient(gaussian(q))),
-        ValueError,
-        '`target` does not depend on part 0',
-    ),
-}
-
-
 def test_what_xla_cannot_compile():
     """XLA has no determinant on CPUs; without XLA the same target is sampled."""
 
@@ -315,10 +282,3 @@ def test_what_xla_cannot_compile():
     with pytest.raises(ValueError, match=r'XLA cannot compile.*jit_compile=False.*Determinant'):
         run(target, jit_compile=True, kernel=make_hmc)
     assert run(target, kernel=make_hmc).states.shape == (30, 4, 2)
-
-
-@pytest.mark.parametrize('case', MISUSES)
-def test_misuse_names_the_argument(case):
-    arguments, error, message = MISUSES[case]
-    with pytest.raises(error, match=message):
-        run(**arguments)

@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -65,6 +64,9 @@ class Nowhere(contextlib.AbstractContextManager):
         """Rows in memory."""
         return MemoryRows(specs, num_expected)
 
+    def begin(self) -> None:
+        """Nothing to save."""
+
     def moved(self, phase: str, position: Position) -> None:
         """Nothing to save."""
 
@@ -96,7 +98,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._stored: tuple[dict, dict] | None = None
         self._due = 0.0
         state_file.check_path(self._path)
-        with self._explained():
+        with state_file.explained(self._path):
             self._lock = _locked(self._folder, self._path)
         try:
             self._stored = self._read()
@@ -131,14 +133,13 @@ class Checkpoint(contextlib.AbstractContextManager):
         return seed
 
     def admit(self, start: Any, setup: Any) -> None:
-        """Checks that the run is the one that began here; or begins it.
+        """Checks that the run is the one that began here, if one did.
 
         Args:
           start: `initial.Start`.
           setup: `setups.Setup`.
 
         Raises:
-          OSError: if nothing can be written.
           ValueError: if the target, the kernel, a setting or a shape is another one.
         """
         arrays, facts = admission.identity(start, setup)
@@ -148,8 +149,6 @@ class Checkpoint(contextlib.AbstractContextManager):
             arrays = {name: self._stored[0][name] for name in admission.array_names(self._stored)}
         self._identity[0].update(arrays)
         self._identity[1].update(facts)
-        if self._stored is None:
-            self.save()
 
     def restore(self, phase: str, first: Position) -> Position:
         """Where a phase stands.
@@ -188,9 +187,18 @@ class Checkpoint(contextlib.AbstractContextManager):
         counted = None
         if self._stored is not None:
             counted = self._stored[1]['phases'].get(phase, {}).get('rows')
-        with self._explained():
+        with state_file.explained(self._path):
             self._rows[phase] = DiskRows(os.path.join(self._folder, f'{phase}.bin'), specs, counted)
         return self._rows[phase]
+
+    def begin(self) -> None:
+        """Saves a new run before its first rows, which would belong to nobody without it.
+
+        Raises:
+          OSError: if it cannot be saved.
+        """
+        if self._stored is None and not self._positions:
+            self.save()
 
     def moved(self, phase: str, position: Position) -> None:
         """Takes note of a position whose rows have been appended; saves once in a while.
@@ -221,7 +229,7 @@ class Checkpoint(contextlib.AbstractContextManager):
             'numpy': np.__version__,
         }
         facts['phases'] = {}
-        with self._explained():
+        with state_file.explained(self._path):
             for phase, position in self._positions.items():
                 facts['phases'][phase] = {name: getattr(position, name) for name in _FIGURES}
                 facts['phases'][phase]['rows'] = self._rows[phase].count()
@@ -251,21 +259,6 @@ class Checkpoint(contextlib.AbstractContextManager):
                 f'{self._folder}: put the file back, or remove that folder to start afresh.'
             )
         return None
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """What the operating system refuses, in terms of the argument."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno is None:
-                raise
-            kept = 'what was saved before is still there, and the same call goes on from it'
-            raise OSError(
-                error.errno,
-                f'`checkpoint` {self._path} cannot be written ({error.strerror}): choose a path '
-                f'that can, or make room; {kept}.',
-            ) from error
 
 
 def _locked(folder, path):

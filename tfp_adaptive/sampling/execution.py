@@ -43,7 +43,8 @@ class Execution(contextlib.AbstractContextManager):
           rows: has a method `append`; holds as many rows as `position` counts.
           num_rows: where it is to end, as far as is known.
           progress: whether to show progress.
-          store: where the run is kept; its method `moved` hears of every chunk.
+          store: where the run is kept; its method `begin` hears that the program is compiled, and
+            `moved` hears of every chunk.
           figures_fn: leaves of the rows of a chunk -> figures to show beside the acceptance; called
             for the chunks that are shown alone.
         """
@@ -81,6 +82,7 @@ class Execution(contextlib.AbstractContextManager):
             self._report.compiling()
         phases.compile_program(self._program, self.position, self._seed)
         self.compile_seconds = time.perf_counter() - before
+        self._store.begin()
         self._report.begin(self.position.num_rows * self._program.steps_per_row)
         self._has_begun = True
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling.state_file import write_all
+from tfp_adaptive.sampling.state_file import explained, write_all
 
 _BLOCK_BYTES = 2**24
 
@@ -67,7 +67,8 @@ class DiskRows:
             records[name] = leaf
         content = records.view(np.uint8).data
         self._is_synced = False
-        write_all(self._descriptor, content)
+        with explained(self._path):
+            write_all(self._descriptor, content)
         self._checksum = zlib.crc32(content, self._checksum)
         self._num_rows += len(records)
 

@@ -1,5 +1,6 @@
 """Where the chains start: as the user says, or dispersed where the density is finite."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,8 +78,11 @@ def given(model: Model, initial_state: Any) -> list:
         for part, rank in zip(parts, model.own_event_ranks, strict=True)
         if part.shape.rank >= rank
     }
-    free = model.unconstrain(parts)
-    fits = len(batch_shapes) == 1 and all(
+    free: list = []
+    if len(batch_shapes) == 1:
+        with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):
+            free = model.unconstrain(parts)
+    fits = free and all(
         part.shape == (*batch_shape, *event)
         for batch_shape in batch_shapes
         for part, event in zip(free, model.event_shapes, strict=True)

@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,29 @@ def check_path(path: str) -> None:
             f'`checkpoint` {path} lies in a folder that does not exist: create '
             f'{os.path.dirname(path)}.'
         )
+
+
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """What the operating system refuses, in terms of the argument.
+
+    Args:
+      path: of the file that is written.
+
+    Raises:
+      OSError: of the same kind.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        kept = 'what was saved before is still there, and the same call goes on from it'
+        raise OSError(
+            error.errno,
+            f'`checkpoint` {path} cannot be written ({error.strerror}): choose a path that can, or '
+            f'make room; {kept}.',
+        ) from error
 
 
 def write(path: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:

@@ -21,7 +21,8 @@ _REMEDIES = (
 )
 _SHAPES = r'[Dd]imension|[Ii]ncompatible shapes|[Ss]hapes? must|\brank\b'
 _CHATTER = (
-    r" for '?\{\{.*| This error may indicate.*| You can attempt.*| when trying to compile graph \S+"
+    r" for '?\{\{.*| This error may indicate.*| You can attempt.*| Two shapes are compat.* is 1\."
+    r'| when trying to compile graph \S+'
 )
 
 
@@ -73,8 +74,8 @@ def reason(error: Exception) -> str:
 
 
 def _sentence(argument, parts, error, shapes, remedy):
-    shapes = ', '.join(f'{part.dtype.name} {tuple(part.shape)}' for part in parts)
-    where = f' on a state of {shapes}' if parts else ''
+    found = ', '.join(f'{part.dtype.name} {tuple(part.shape)}' for part in parts)
+    where = f' on a state of {found}' if parts else ''
     remedies = (*_REMEDIES, (_SHAPES, shapes or remedy), ('', remedy))
     remedy = next(advice for pattern, advice in remedies if re.search(pattern, str(error)))
     return f'`{argument}` fails{where} with {type(error).__name__} ({reason(error)}): {remedy}.'
