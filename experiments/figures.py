@@ -1,6 +1,8 @@
 """Pictures; the only module that needs matplotlib."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -70,3 +72,50 @@ def scaling(by_size: list[dict], by_chains: list[dict], path: pathlib.Path) -> N
         axes.legend(frameon=False, fontsize='small')
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def limits(learning: Any, draws: Mapping[str, tuple], path: pathlib.Path) -> None:
+    """How a proposal is learned, and how draws of q_1 compare with its density.
+
+    Args:
+      learning: `SampleRun` of two coordinates.
+      draws: label -> (draws of q_1 [num_results, C], their exact density).
+      path: file to write.
+    """
+    optional.load('matplotlib').use('Agg')
+    plt = optional.load('matplotlib.pyplot')
+    columns = -(-(1 + len(draws)) // 2)
+    figure, axes = plt.subplots(2, columns, figsize=(4 * columns, 6.4), layout='constrained')
+    panels = iter(axes.flat)
+    _ellipses(next(panels), learning)
+    for label, (values, density) in draws.items():
+        ax = next(panels)
+        lower, upper = np.quantile(values, [0.0005, 0.9995])
+        x = np.linspace(lower - 0.35 * (upper - lower), upper + 0.35 * (upper - lower), 400)
+        bins = np.linspace(x[0], x[-1], 80)
+        for chain in values.T:
+            ax.hist(chain, bins, density=True, histtype='step', color='0.5', linewidth=0.3)
+        ax.hist(values.ravel(), bins, density=True, color='C0', alpha=0.5, label='draws')
+        top = np.max(density(x))
+        ax.plot(x, density(x), color='C1', label='truth')
+        ax.set(title=label, xlabel='$q_1$', yscale='log', ylim=(1e-4 * top, 10 * top))
+    axes.flat[1].legend(frameon=False, loc='upper right')
+    for ax in panels:
+        ax.set_axis_off()
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+
+
+def _ellipses(ax, run) -> None:
+    """The learned C C^T during warm-up over the draws, one standard deviation each."""
+    draws = run.states.reshape([-1, 2])
+    ax.plot(*draws[:: max(1, len(draws) // 1000)].T, '.', color='0.8', markersize=2)
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    history, last = run.warmup_preconditioner, len(run.warmup_trace.accept_prob)
+    for i, step in enumerate(sorted({1, last // 20, last // 10, last // 4, last} - {0})):
+        covariance = run.learned.at(history[step - 1]).covariance()
+        ellipse = np.linalg.cholesky(covariance) @ circle
+        ax.plot(*ellipse, color=f'C{i}', label=f'step {step}')
+    ax.set(title='learning a correlation', xlabel='$q_1$', ylabel='$q_2$')
+    ax.legend(frameon=False, fontsize='small', loc='lower right')

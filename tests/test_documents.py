@@ -7,7 +7,9 @@ import shlex
 import pytest
 
 from experiments import cli, config
+from tests import test_public_api
 from tests.support import documents
+from tests.support.processes import run_python
 
 _OWN_TESTS = {'docs/distributed.md'}
 """Pages whose blocks are alternatives, or need processes of their own; tests of their own run
@@ -110,6 +112,47 @@ def extras():
     settings = configparser.ConfigParser()
     settings.read_string(read('setup.cfg'))
     return set(settings['options.extras_require'])
+
+
+# --- the reference -------------------------------------------------------------------------------
+
+
+def referenced():
+    """Every name that a page of the reference shows the docstring of."""
+    texts = [path.read_text() for path in (documents.ROOT / 'docs' / 'reference').glob('*.md')]
+    return re.findall(r'^::: (\S+)$', '\n'.join(texts), re.MULTILINE)
+
+
+def public():
+    """Public names but modules' versions; members of classes are shown with their class."""
+    names = [re.match(r'[\w.]+', line).group() for line in test_public_api.describe_api()]
+    aliases = {line.split(' is ')[0] for line in test_public_api.describe_api() if ' is ' in line}
+    return {
+        name
+        for name in names
+        if name not in aliases
+        and name != 'tfp_adaptive.__version__'
+        and not any(name.startswith(f'{other}.') for other in names)
+    }
+
+
+def test_reference_shows_every_public_name_once():
+    assert sorted(referenced()) == sorted(public())
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = re.findall(r'([\w/-]+\.md)$', read('mkdocs.yml'), re.MULTILINE)
+    assert {f'docs/{page}' for page in navigation} == set(PAGES) - {'README.md'}
+
+
+def test_site_builds(tmp_path):
+    pytest.importorskip('mkdocs')
+    pytest.importorskip('mkdocstrings')
+    site = tmp_path / 'site'
+    run_python(['-m', 'mkdocs', 'build', '--strict', '--quiet', '--site-dir', site])
+    page = (site / 'reference' / 'sample' / 'index.html').read_text()
+    assert 'num_warmup_steps' in page
+    assert 'steps that adapt and are thrown away' in page
 
 
 # --- the checks themselves -----------------------------------------------------------------------

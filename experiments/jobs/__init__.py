@@ -4,6 +4,7 @@ from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
+from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.stochastic_volatility import stochastic_volatility
@@ -15,6 +16,7 @@ JOBS = {
     'comparison': comparison,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
+    'limits': limits,
     'objectives': objectives,
     'stochastic_volatility': stochastic_volatility,
 }

@@ -3,16 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from experiments.targets import banana, gaussian, logistic_regression, stochastic_volatility
+from experiments.targets import banana, gaussian, hard, logistic_regression, stochastic_volatility
 from experiments.targets.base import Moments, Target
 
 __all__ = ['Moments', 'Target', 'make']
 
 _TARGETS: dict[str, Callable[..., Target]] = {
     'banana': banana.banana,
+    'funnel': hard.funnel,
     'gaussian': gaussian.gaussian,
+    'heavy_tailed': hard.heavy_tailed,
     'logistic_regression': logistic_regression.logistic_regression,
     'stochastic_volatility': stochastic_volatility.stochastic_volatility,
+    'two_modes': hard.two_modes,
+    'walled': hard.walled,
 }
 
 

@@ -160,3 +160,15 @@ def test_objectives_refuses_what_it_does_not_know(tmp_path, capsys, assignment):
 
 def test_defaults_cover_at_least_eight_targets():
     assert len(config.load('defaults').targets) >= 8
+
+
+def test_limits(tmp_path):
+    labels = ['two modes']
+    folder, record = _run(tmp_path, 'limits', *_SHORT, 'seeds=1,2', f'only={",".join(labels)}')
+    [table] = record['tables']
+    assert [row[0] for row in table['rows']] == labels
+    assert [(run['target'], run['seed']) for run in record['runs']] == [
+        (label, seed) for label in labels for seed in (1, 2)
+    ]
+    assert all(run['warnings'] for run in record['runs'])
+    assert (folder / 'limits.png').stat().st_size > 10_000

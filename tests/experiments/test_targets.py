@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from experiments import targets
-from experiments.targets import gaussian, logistic_regression, stochastic_volatility
+from experiments.targets import gaussian, hard, logistic_regression, stochastic_volatility
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -158,3 +158,63 @@ def test_banana_moments(rng):
     q = np.stack([first, z[:, 1] - 0.1 * (first**2 - 100)], axis=-1)
     np.testing.assert_allclose(target.log_prob(tf.constant(q)), -(z**2).sum(axis=-1) / 2)
     np.testing.assert_allclose(q.std(axis=0), target.reference.sd, rtol=0.03)
+
+
+_ZERO, _ONE = np.float64(0), np.float64(1)
+
+
+def _slow_funnel(q, centred):
+    """The distributions of v and of x given v, one after the other."""
+    v, x = q[:, 0], q[:, 1:]
+    scale = tf.exp(v / 2)[:, tf.newaxis] if centred else _ONE
+    return tfd.Normal(_ZERO, 3 * _ONE).log_prob(v) + tf.reduce_sum(
+        tfd.Normal(_ZERO, scale * tf.ones_like(x)).log_prob(x), axis=-1
+    )
+
+
+def _slow_mixture(q):
+    return tfd.Mixture(
+        tfd.Categorical(probs=[0.8 * _ONE, 0.2 * _ONE]),
+        [tfd.MultivariateNormalDiag(np.array([m, 0.0, 0.0])) for m in (-5.0, 5.0)],
+    ).log_prob(q)
+
+
+def _slow_student(q):
+    return tfd.MultivariateStudentTLinearOperator(
+        3 * _ONE, np.zeros(3), tf.linalg.LinearOperatorIdentity(3, dtype=tf.float64)
+    ).log_prob(q)
+
+
+def _slow_walls(q):
+    return tf.reduce_sum(tfd.HalfNormal(_ONE).log_prob(q), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ('target', 'slow'),
+    [
+        (hard.funnel(3), lambda q: _slow_funnel(q, centred=True)),
+        (hard.funnel(3, centred=False), lambda q: _slow_funnel(q, centred=False)),
+        (hard.heavy_tailed(3), _slow_student),
+        (hard.two_modes(3), _slow_mixture),
+        (hard.walled(3), _slow_walls),
+    ],
+    ids=['funnel', 'funnel, not centred', 'heavy tails', 'two modes', 'wall'],
+)
+def test_hard_target_is_its_slow_twin(target, slow, rng):
+    q = tf.constant(np.abs(rng.normal(size=[5, 3])) * 3)
+    differences = target.log_prob(q) - slow(q)
+    np.testing.assert_allclose(differences, np.full(5, differences[0]), rtol=1e-9, atol=1e-9)
+
+
+def test_walls_are_walls():
+    assert hard.walled(3).log_prob(tf.constant([1.0, -0.1, 2.0])) == -np.inf
+
+
+@pytest.mark.parametrize('name', ['funnel', 'heavy_tailed', 'two_modes', 'walled'])
+def test_first_density_has_the_first_moments(name):
+    x = np.linspace(-2000, 2000, 4_000_001)
+    density, moments = hard.first_density(name)(x), targets.make(name).reference
+    mass, mean, square = (np.trapezoid(x**power * density, x) for power in range(3))
+    # the tails of t with three degrees of freedom beyond 2000 hold a thousandth of its variance
+    found = mass, mean, np.sqrt(square - mean**2)
+    np.testing.assert_allclose(found, (1, moments.mean[0], moments.sd[0]), rtol=2e-3, atol=1e-6)
