@@ -32,13 +32,15 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     """For `--dist loadgroup` of pytest-xdist: tests that share compiled programs share a process.
 
-    Those are the tests of one kernel of the catalogue, and else those of one file.
+    Those are the tests of one kernel of the catalogue, and else those of one file; the pages of the
+    documents share nothing.
     """
     if not config.pluginmanager.hasplugin('xdist'):
         return
     for item in items:
         parameters = item.callspec.params if hasattr(item, 'callspec') else {}
         group = parameters['entry'].name if 'entry' in parameters else item.location[0]
+        group = parameters.get('page', group)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -26,10 +26,10 @@ def with_python():
     ]
 
 
-@pytest.mark.parametrize('name', with_python())
-def test_python_blocks_run(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize('page', with_python())
+def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    documents.run_page(PAGES[name])
+    documents.run_page(PAGES[page])
 
 
 @pytest.mark.parametrize('name', list(PAGES))
