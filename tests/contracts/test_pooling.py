@@ -16,7 +16,7 @@ from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
 from tests.support.lockstep import Lockstep
 
 TARGET = targets.SKEWED
-NUM_STEPS, NUM_ADAPTATION_STEPS = 8, 6
+NUM_STEPS, NUM_ADAPTATION_STEPS = 5, 4
 ALL = slice(None)
 BLOCKS = (slice(0, 3), slice(3, 8))
 """Replicas need not have the same number of chains."""
