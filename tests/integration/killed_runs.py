@@ -21,7 +21,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling import checkpoint, programs
+from tfp_adaptive.sampling.running import programs
+from tfp_adaptive.sampling.storage import checkpoint
 
 NUM_RESULTS, NUM_WARMUP_STEPS = 900, 450
 WRITING = ('open', 'write', 'fsync', 'replace', 'ftruncate')

@@ -16,7 +16,9 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.processes import run_python
-from tfp_adaptive.sampling import checkpoint, convergence, diagnostics, programs
+from tfp_adaptive.sampling.findings import convergence, diagnostics
+from tfp_adaptive.sampling.running import programs
+from tfp_adaptive.sampling.storage import checkpoint
 
 tfmc = tfp.mcmc
 

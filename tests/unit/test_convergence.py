@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import runs
-from tfp_adaptive.sampling import convergence, settling
+from tfp_adaptive.sampling.findings import convergence, settling
 
 NUM_RESULTS, NUM_CHAINS, EVENT_SIZE = 600, 4, 3
 

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling import coordinates, diagnostics
+from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling.findings import diagnostics
 
 NUM_CHAINS = 4
 

@@ -11,7 +11,7 @@ import tfp_adaptive as tfpa
 from tests.support import runs
 from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import learned
+from tfp_adaptive.sampling.findings import learned
 
 EVENT_SIZE = 7
 LAYOUT = packing.make_layout([tf.zeros([EVENT_SIZE])], tf.TensorShape([]))

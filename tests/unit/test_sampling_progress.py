@@ -9,8 +9,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling import progress
-from tfp_adaptive.sampling.running_rhat import RunningRhat, rhat_figures
+from tfp_adaptive.sampling.running import progress
+from tfp_adaptive.sampling.running.running_rhat import RunningRhat, rhat_figures
 
 
 def rhat_of(draws):

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.sampling import cache
-from tfp_adaptive.sampling.signatures import signature
+from tfp_adaptive.sampling.running.signatures import signature
 
 FACTOR = 2.0
 

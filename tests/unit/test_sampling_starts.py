@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling import models, starts, targets
-from tfp_adaptive.sampling.density import Density
-from tfp_adaptive.sampling.initial import find_start
+from tfp_adaptive.sampling.targets import model as targets
+from tfp_adaptive.sampling.targets import models, starts
+from tfp_adaptive.sampling.targets.density import Density
+from tfp_adaptive.sampling.targets.initial import find_start
 
 tfd = tfp.distributions
 

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling import models, targets
-from tfp_adaptive.sampling.density import Density, check_chains_apart
+from tfp_adaptive.sampling.targets import model as targets
+from tfp_adaptive.sampling.targets import models
+from tfp_adaptive.sampling.targets.density import Density, check_chains_apart
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 

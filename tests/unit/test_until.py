@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling.diagnostics import diagnose
-from tfp_adaptive.sampling.until import check, goals, judge
+from tfp_adaptive.sampling.findings.diagnostics import diagnose
+from tfp_adaptive.sampling.running.until import check, goals, judge
 
 
 def verdict(until, states, parts=None, *, is_last=False):

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.plots import style
-from tfp_adaptive.sampling.settling import target_acceptance
+from tfp_adaptive.sampling.findings.settling import target_acceptance
 
 _MAX_SNAPSHOTS = 100
 _MAX_LINES = 60

@@ -6,16 +6,18 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling import arguments, convergence, options, outcomes, setups
-from tfp_adaptive.sampling import checkpoint as checkpoint_files
-from tfp_adaptive.sampling import until as stopping
-from tfp_adaptive.sampling.diagnostics import diagnose
-from tfp_adaptive.sampling.execution import Execution
-from tfp_adaptive.sampling.initial import find_start
-from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.run import SampleRun
-from tfp_adaptive.sampling.running_rhat import rhat_figures
-from tfp_adaptive.sampling.until import Until
+from tfp_adaptive.sampling import arguments, options
+from tfp_adaptive.sampling.findings import convergence, outcomes
+from tfp_adaptive.sampling.findings.diagnostics import diagnose
+from tfp_adaptive.sampling.findings.run import SampleRun
+from tfp_adaptive.sampling.running import setups
+from tfp_adaptive.sampling.running import until as stopping
+from tfp_adaptive.sampling.running.execution import Execution
+from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.running.running_rhat import rhat_figures
+from tfp_adaptive.sampling.running.until import Until
+from tfp_adaptive.sampling.storage import checkpoint as checkpoint_files
+from tfp_adaptive.sampling.targets.initial import find_start
 
 
 @options.explained

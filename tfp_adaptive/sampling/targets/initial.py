@@ -6,9 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling import cache, density, models, starts, targets
-from tfp_adaptive.sampling.density import Density, Fingerprint
-from tfp_adaptive.sampling.targets import Model
+from tfp_adaptive.sampling import cache
+from tfp_adaptive.sampling.targets import density, models, starts
+from tfp_adaptive.sampling.targets import model as targets
+from tfp_adaptive.sampling.targets.density import Density, Fingerprint
+from tfp_adaptive.sampling.targets.model import Model
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling import results as kernel_fields
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.statistics import is_divergent
+from tfp_adaptive.sampling.running import fields as kernel_fields
+from tfp_adaptive.sampling.running.statistics import is_divergent
 
 _CHUNK_BYTES = 2**24
 _MAX_CHUNK_ROWS = 1000

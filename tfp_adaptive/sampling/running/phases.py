@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling import user_code
-from tfp_adaptive.sampling.programs import Program
+from tfp_adaptive.sampling.running.programs import Program
+from tfp_adaptive.sampling.targets import user_code
 
 _SECONDS_PER_CHUNK = 0.25
 

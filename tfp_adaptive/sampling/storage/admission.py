@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling.density import Fingerprint
+from tfp_adaptive.sampling.targets.density import Fingerprint
 
 _POINTS, _LOG_PROBS = 'target/points', 'target/log_probs'
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive.kernels import SamplerKernel
-from tfp_adaptive.sampling.results import find_field
+from tfp_adaptive.sampling.running.fields import find_field
 
 DIVERGENCE_THRESHOLD = -1000.0
 """A step whose log acceptance ratio lies below this counts as divergent."""

@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import convergence, coordinates, export
-from tfp_adaptive.sampling.diagnostics import Diagnostics
-from tfp_adaptive.sampling.learned import LearnedProposal, learned_proposal
-from tfp_adaptive.sampling.summary import Summary, summarise
+from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling.findings import convergence, export
+from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
+from tfp_adaptive.sampling.findings.learned import LearnedProposal, learned_proposal
+from tfp_adaptive.sampling.findings.summary import Summary, summarise
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfp_adaptive.sampling import phases
-from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.programs import Program
-from tfp_adaptive.sampling.progress import make_reporter
+from tfp_adaptive.sampling.running import phases
+from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.running.programs import Program
+from tfp_adaptive.sampling.running.progress import make_reporter
 
 
 class Execution(contextlib.AbstractContextManager):

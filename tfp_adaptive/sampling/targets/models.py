@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.coordinates import part_names
-from tfp_adaptive.sampling.targets import Model, template
+from tfp_adaptive.sampling.targets.model import Model, template
 
 tfb = tfp.bijectors
 

@@ -8,15 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import cache, user_code
+from tfp_adaptive.sampling import cache
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.initial import Start
-from tfp_adaptive.sampling.kernel_choice import check_density, make_kernel
-from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.programs import Program, make_program
-from tfp_adaptive.sampling.signatures import signature
-from tfp_adaptive.sampling.statistics import draw_statistics, warmup_statistics_fn
-from tfp_adaptive.sampling.targets import Model
+from tfp_adaptive.sampling.running.kernel_choice import check_density, make_kernel
+from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.running.programs import Program, make_program
+from tfp_adaptive.sampling.running.signatures import signature
+from tfp_adaptive.sampling.running.statistics import draw_statistics, warmup_statistics_fn
+from tfp_adaptive.sampling.targets import user_code
+from tfp_adaptive.sampling.targets.initial import Start
+from tfp_adaptive.sampling.targets.model import Model
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive._version import __version__
-from tfp_adaptive.sampling import admission, state_file
-from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.row_files import DiskRows
-from tfp_adaptive.sampling.rows import MemoryRows
+from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.storage import admission, state_file
+from tfp_adaptive.sampling.storage.row_files import DiskRows
+from tfp_adaptive.sampling.storage.rows import MemoryRows
 
 _SECONDS_BETWEEN_SAVES = 1.0
 _MAX_SHARE_OF_TIME = 0.05

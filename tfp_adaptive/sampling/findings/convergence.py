@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling import coordinates, settling
+from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling.findings import settling
 
 MAX_RHAT = 1.01
 """R-hat above this says that the chains disagree."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling.state_file import explained, write_all
+from tfp_adaptive.sampling.storage.state_file import explained, write_all
 
 _BLOCK_BYTES = 2**24
 

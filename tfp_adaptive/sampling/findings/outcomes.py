@@ -4,14 +4,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling import setups
-from tfp_adaptive.sampling.diagnostics import Diagnostics
-from tfp_adaptive.sampling.phases import Position
-from tfp_adaptive.sampling.programs import Program
-from tfp_adaptive.sampling.results import find_field
-from tfp_adaptive.sampling.run import SampleRun, Timings
-from tfp_adaptive.sampling.targets import Model
-from tfp_adaptive.sampling.until import Verdict
+from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
+from tfp_adaptive.sampling.findings.run import SampleRun, Timings
+from tfp_adaptive.sampling.running import setups
+from tfp_adaptive.sampling.running.fields import find_field
+from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.running.programs import Program
+from tfp_adaptive.sampling.running.until import Verdict
+from tfp_adaptive.sampling.targets.model import Model
 
 
 def make_run(

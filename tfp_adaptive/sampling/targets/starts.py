@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.coordinates import part_names
-from tfp_adaptive.sampling.density import Density
-from tfp_adaptive.sampling.targets import Model
+from tfp_adaptive.sampling.targets.density import Density
+from tfp_adaptive.sampling.targets.model import Model
 
 DEFAULT_NUM_CHAINS = 10
 _RADIUS_AROUND_ZERO = 2.0

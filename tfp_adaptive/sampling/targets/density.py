@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.targets import Model
+from tfp_adaptive.sampling.targets import user_code
+from tfp_adaptive.sampling.targets.model import Model
 
 _PROBE_SEED = (0x70726F62, 0)  # any constant: the same points in every process
 _PROBE_RADIUS = 0.1

@@ -1,0 +1,1 @@
+"""Compiled programs and the phases that run them."""
