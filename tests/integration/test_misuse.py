@@ -249,6 +249,24 @@ DENSITIES = {
         ValueError,
         '`num_chains` is 4.*holds 8 chains.*or sum the log-density over the event',
     ),
+    'mixes chains': (
+        {'target': lambda q: gaussian(q - tf.reduce_mean(q, axis=0))},
+        ValueError,
+        '`target` gives the first chain a log-density of.*of its own chain alone',
+    ),
+    'random': (
+        {'target': lambda q: gaussian(q) + tf.random.normal([])},
+        ValueError,
+        '`target` gives the first chain.*without random numbers',
+    ),
+    'random, one chain': (
+        {
+            'target': lambda q: gaussian(q) + tf.random.normal([]),
+            'initial_state': tf.zeros([2]),
+        },
+        ValueError,
+        '`target` gives the first chain.*without random numbers',
+    ),
     'keeps a dimension': (
         {'target': lambda q: gaussian(q)[..., None]},
         ValueError,

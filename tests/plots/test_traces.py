@@ -104,3 +104,11 @@ def test_misuse(draws):
         tfpa.plots.traces(run, ['x[0,0]', 'x[9]'])
     with pytest.raises(ValueError, match='at least two draws'):
         tfpa.plots.traces(runs.run_of_draws(draws[:1]))
+
+
+@pytest.mark.parametrize('name', tfpa.plots.__all__)
+def test_what_is_no_run_or_no_figure(draws, name):
+    with pytest.raises(TypeError, match=r'`run` must be what tfp_adaptive.sample returned; got nd'):
+        getattr(tfpa.plots, name)(draws)
+    with pytest.raises(TypeError, match=r'`figure` must be a matplotlib figure.*got str'):
+        tfpa.plots.traces(runs.run_of_draws(draws), figure='traces.png')

@@ -84,6 +84,18 @@ MISUSES = {
     ),
     'nested state': (lambda: bootstrap([{'a': STATE}]), TypeError, '`current_state`.*dict'),
     'half a band': (lambda: P.banded(bandwidth=1.5), ValueError, '`bandwidth`.*1.5'),
+    'acceptance as text': (
+        lambda: hmc(target_accept_prob='0.8'),
+        TypeError,
+        "`target_accept_prob` must be a number; got '0.8'",
+    ),
+    'refreshment as text': (
+        lambda: hmc(momentum_refreshment='0.8'),
+        TypeError,
+        '`momentum_refreshment` must be a number',
+    ),
+    'rate as text': (lambda: OPT.adam('fast'), TypeError, '`learning_rate` must be a number'),
+    'rate of nothing': (lambda: OPT.rmsprop(None), TypeError, '`learning_rate`.*None'),
     'half a border': (lambda: P.banded(1, border_size=0.5), ValueError, '`border_size`.*0.5'),
 }
 

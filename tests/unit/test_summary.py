@@ -97,8 +97,13 @@ def test_parts_can_be_chosen(states):
     assert run.summary(['b']).names == ('b',)
     with pytest.raises(ValueError, match='`parts` must name parts of the state, which are b, w; '):
         run.summary(['beta'])
-    with pytest.raises(ValueError, match=r'`quantiles` must lie in \[0, 1\]; got \[95\]'):
+    with pytest.raises(ValueError, match=r'`quantiles` must be a list of .* \[0, 1\]; got \[95\]'):
         run.summary(quantiles=[95])
+    for quantiles in (0.5, '90%', ['5%']):
+        with pytest.raises(ValueError, match=r'`quantiles` must be a list of numbers'):
+            run.summary(quantiles=quantiles)
+    with pytest.raises(ValueError, match=r'`max_rows` must be an int of at least 1; got 0'):
+        run.summary(max_rows=0)
 
 
 @pytest.mark.parametrize('batch_shape', [(), (2, 3)])

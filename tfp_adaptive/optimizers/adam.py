@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.optimizers import schedules
 from tfp_adaptive.typing import Optimizer, Tensor
 
@@ -87,6 +88,7 @@ def _as_schedule(learning_rate) -> Callable:
         return schedules.linear_decay(0.03)
     if callable(learning_rate):
         return learning_rate
+    check_number('learning_rate', learning_rate)
     if learning_rate <= 0:
         raise ValueError(f'`learning_rate` must be positive; got {learning_rate}.')
     return schedules.constant(learning_rate)

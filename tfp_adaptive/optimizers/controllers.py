@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.typing import Controller
 
 
@@ -34,6 +35,7 @@ def acceptance_controller(
     Example:
       >>> controller = tfpa.optimizers.acceptance_controller(target_accept_prob=0.8)
     """
+    check_number('target_accept_prob', target_accept_prob)
     if not 0 < target_accept_prob < 1:
         raise ValueError(
             f'`target_accept_prob` must lie strictly between 0 and 1; got {target_accept_prob}.'

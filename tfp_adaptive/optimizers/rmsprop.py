@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.typing import Optimizer, Tensor
 
 
@@ -38,6 +39,7 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
       >>> optimizer = tfpa.optimizers.rmsprop(learning_rate=1.5e-4)
     """
     for name, value in (('learning_rate', learning_rate), ('offset', offset)):
+        check_number(name, value)
         if value <= 0:
             raise ValueError(f'`{name}` must be positive; got {value}.')
     if not 0 <= decay < 1:

@@ -40,6 +40,7 @@ def traces(
 
     Raises:
       ImportError: without matplotlib.
+      TypeError: if `run` is no `SampleRun`, or `figure` no figure.
       ValueError: for a coordinate that does not exist, or too few draws.
 
     Example:
@@ -47,6 +48,7 @@ def traces(
       >>> len(figure.axes)
       4
     """
+    style.check_run(run)
     if len(run.statistics.log_prob) < 2:
         raise ValueError('`run` must hold at least two draws a chain.')
     found = _labels(run)

@@ -38,6 +38,7 @@ def covariance(
 
     Raises:
       ImportError: without matplotlib.
+      TypeError: if `run` is no `SampleRun`, or `figure` no figure.
       ValueError: if the run has no linear proposal of this package, for a coordinate that does not
         exist, or for more than 1,000 of them.
 
@@ -46,6 +47,7 @@ def covariance(
       >>> [ax.get_title() for ax in figure.axes[:2]]
       ['learned', 'draws']
     """
+    style.check_run(run)
     if run.learned is None:
         raise ValueError(
             '`run` has no learned covariance: its kernel is not one of this package, or its '

@@ -49,6 +49,7 @@ def trajectories(
 
     Raises:
       ImportError: without matplotlib.
+      TypeError: if `run` is no `SampleRun`.
       ValueError: if the kernel of the run is not one of this package, if there are not two
         coordinates to show, or for less than one trajectory or move.
 
@@ -57,6 +58,7 @@ def trajectories(
       >>> figure.axes[0].get_xlabel()
       'x[0]'
     """
+    style.check_run(run)
     labels = packed.labels(run)
     pair = tuple(labels[:2] if coordinates is None else coordinates)
     if len(pair) != 2:

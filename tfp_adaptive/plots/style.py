@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tfp_adaptive.sampling import SampleRun
+
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, GREY = (
     '#0072B2',
     '#E69F00',
@@ -37,12 +39,32 @@ def load(name: str) -> Any:
         ) from error
 
 
+def check_run(run: Any) -> None:
+    """Refuses what is no run.
+
+    Args:
+      run: `SampleRun`.
+
+    Raises:
+      TypeError: if it is something else.
+    """
+    if not isinstance(run, SampleRun):
+        raise TypeError(
+            f'`run` must be what tfp_adaptive.sample returned; got {type(run).__name__}.'
+        )
+
+
 def make_axes(
     figure: Any, rows: int, columns: int, size: tuple[float, float], **kwargs: Any
 ) -> tuple[Any, np.ndarray]:
     """(figure, axes [rows, columns]) in the given figure, or in a new one of `size` inches."""
     if figure is None:
         figure = load('matplotlib.pyplot').figure(figsize=size, layout='constrained')
+    elif not hasattr(figure, 'subplots'):
+        raise TypeError(
+            '`figure` must be a matplotlib figure or subfigure, such as plt.figure(); got '
+            f'{type(figure).__name__}.'
+        )
     axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
     for ax in axes.flat:
         quieten(ax)

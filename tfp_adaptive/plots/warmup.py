@@ -37,6 +37,7 @@ def adaptation(run: Any, reference_covariance: Any = None, *, figure: Any = None
 
     Raises:
       ImportError: without matplotlib.
+      TypeError: if `run` is no `SampleRun`, or `figure` no figure.
       ValueError: if the kernel of the run reported no adaptation, or `reference_covariance` has
         another shape, is not positive definite, or meets a preconditioner that is not linear.
 
@@ -45,6 +46,7 @@ def adaptation(run: Any, reference_covariance: Any = None, *, figure: Any = None
       >>> figure.axes[0].get_ylabel()
       'acceptance'
     """
+    style.check_run(run)
     info = run.warmup_trace
     if info is None or not len(info.accept_prob):
         raise ValueError(

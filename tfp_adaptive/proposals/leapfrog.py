@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, random
+from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.typing import ChainState, Move, Pairs, Proposal, Tensor
 
 
@@ -79,6 +80,7 @@ def leapfrog(
     """
     lengths = _check_lengths(num_leapfrog_steps)
     is_random = not isinstance(num_leapfrog_steps, (int, np.integer))
+    check_number('momentum_refreshment', momentum_refreshment)
     if not 0 < momentum_refreshment <= 1:
         raise ValueError(f'`momentum_refreshment` must lie in (0, 1]; got {momentum_refreshment}.')
 

@@ -93,11 +93,11 @@ def sample(
     Raises:
       ImportError: if `checkpoint` is given without h5py.
       OSError: if `checkpoint` cannot be written.
-      TypeError: if `target` is no target, `kernel` makes no kernel, or dtypes are not floating or
-        differ.
+      TypeError: if an argument is of the wrong kind, or is no argument of `sample`.
       ValueError: if a count is out of range, if `initial_state` is missing or does not fit, if the
-        density or its gradient is not finite there, if `kernel` adapts for longer than the warm-up,
-        or if `checkpoint` holds another run, or a damaged one.
+        density or its gradient is not finite there, if `target` mixes chains, if `kernel` samples
+        another density or adapts for longer than the warm-up, if `checkpoint` holds another run, or
+        a damaged one, or if code that was given fails; the cause is then in `__cause__`.
 
     Example:
       >>> run = tfpa.sample(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling import arguments, coordinates
 from tfp_adaptive.sampling.findings import convergence, export
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
 from tfp_adaptive.sampling.findings.learned import LearnedProposal, learned_proposal
@@ -138,15 +138,22 @@ class SampleRun:
           A `Summary`, which prints as text and, in notebooks, as HTML.
 
         Raises:
-          ValueError: for a part that does not exist or a quantile outside [0, 1].
+          ValueError: for a part that does not exist, a quantile outside [0, 1], or no rows.
 
         Example:
           >>> summary = run.summary(max_rows=10)
           >>> len(summary.names)
           3
         """
-        if not all(0 <= level <= 1 for level in quantiles):
-            raise ValueError(f'`quantiles` must lie in [0, 1]; got {list(quantiles)}.')
+        levels = np.asarray(quantiles)
+        if (
+            levels.ndim != 1
+            or levels.dtype.kind not in 'if'
+            or not np.all((levels >= 0) & (levels <= 1))
+        ):
+            raise ValueError(f'`quantiles` must be a list of numbers in [0, 1]; got {quantiles!r}.')
+        arguments.check_count('max_rows', max_rows, least=1)
+        parts = [parts] if isinstance(parts, str) else parts
         chosen = self.part_names if parts is None else list(parts)
         unknown = [name for name in chosen if name not in self.part_names]
         if unknown or not chosen:

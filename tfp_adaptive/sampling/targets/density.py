@@ -17,6 +17,7 @@ _PROBE_SEED = (0x70726F62, 0)  # any constant: the same points in every process
 _PROBE_RADIUS = 0.1
 _PROBE_TOLERANCE = 100
 _PROBE_CHAINS = 3
+_MIXING_TOLERANCE = 1e-3
 
 _SHAPES = 'write it for parts of shape [*chains, *event], or change the shapes of `initial_state`'
 _MODEL_SHAPES = (
@@ -164,6 +165,45 @@ def check_chains_apart(model: Model, parts: list, log_probs: tf.Tensor) -> None:
         f'{np.array2string(alone.ravel()[:3], precision=6)} alone; use the '
         'JointDistribution...AutoBatched class, which keeps them apart.'
     )
+
+
+def check_own_state(density: Density, parts: list, log_probs: tf.Tensor) -> None:
+    """Refuses a log-density callable that depends on anything but the state of its own chain.
+
+    Args:
+      density: the target.
+      parts: unconstrained, [*batch, *event].
+      log_probs: of all chains together, [*batch].
+
+    Raises:
+      ValueError: if that of the first chain changes while only the other chains move.
+    """
+    if density.model.event_shapes:
+        return
+    first = (0,) * log_probs.shape.rank
+    is_first = np.zeros(log_probs.shape, bool)
+    is_first[first] = True
+    seeds = random.split(tf.constant(_PROBE_SEED), len(parts))
+    moved = [
+        tf.where(
+            is_first.reshape([*is_first.shape, *[1] * (part.shape.rank - is_first.ndim)]),
+            part,
+            part + _PROBE_RADIUS * random.normal(part.shape, seed, part.dtype),
+        )
+        for part, seed in zip(parts, seeds, strict=True)
+    ]
+    try:
+        after = float(density.evaluate(moved)[0][first])
+    except (TypeError, ValueError):  # some operations fail as a whole outside the support
+        return
+    before = float(log_probs[first])
+    # solvers whose steps suit all chains move a density by less
+    if not np.isclose(before, after, rtol=_MIXING_TOLERANCE, atol=_MIXING_TOLERANCE):
+        raise ValueError(
+            f'`target` gives the first chain a log-density of {before:.6g}, and of {after:.6g} '
+            'when nothing but other chains has moved: compute it from the state of its own chain '
+            'alone, without sums over chains and without random numbers.'
+        )
 
 
 def _log_probs(model, points) -> np.ndarray:

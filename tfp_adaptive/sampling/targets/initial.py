@@ -63,6 +63,7 @@ def find_start(
     _check_num_chains(num_chains, log_probs.shape)
     if kept is None:
         density.check_chains_apart(model, parts, log_probs)
+        density.check_own_state(compiled, parts, log_probs)
         kept = cache.store(target, key, (compiled, density.fingerprint(model, parts)))
     state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
     return Start(compiled.model, state, tuple(log_probs.shape), kept[1], key)

@@ -1,0 +1,21 @@
+"""Numbers that users give."""
+
+import numbers
+from typing import Any
+
+import tensorflow as tf
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuses what cannot be compared with a number, such as text.
+
+    Args:
+      name: of the argument.
+      value: as the user gave it.
+
+    Raises:
+      TypeError: if it is neither a real number nor a tensor or an array.
+    """
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (is_number or tf.is_tensor(value) or hasattr(value, '__array__')):
+        raise TypeError(f'`{name}` must be a number; got {value!r:.60}.')
