@@ -150,3 +150,30 @@ def test_unknown_shape(stateless_seed):
 
     expected = random.normal([4, 3], stateless_seed(), tf.float32)
     np.testing.assert_allclose(like(tf.zeros([4, 3])), expected, rtol=1e-6)
+
+
+def test_numbers_are_computed_once_however_many_use_them():
+    """XLA would otherwise run the generator again in each consumer; counted in what it compiles."""
+
+    def count_generators(consume, draw):
+        @tf.function(jit_compile=True, autograph=False)
+        def program(seed):
+            return consume(draw([64, 3], seed, tf.float32))
+
+        text = program.experimental_get_compiler_ir(tf.constant([1, 2]))(stage='optimized_hlo')
+        return text.count(' xor(')
+
+    def many(z):
+        return tf.reduce_sum(z**2, axis=-1), tf.reduce_max(z, axis=0), -z, tf.exp(z[::2])
+
+    for draw in (random.normal, random.uniform):
+        once = count_generators(tf.negative, draw)
+        assert once > 20
+        assert count_generators(many, draw) == once
+
+    def without_the_quotient(shape, seed, dtype):
+        return random.bits(shape, seed, dtype)
+
+    assert count_generators(many, without_the_quotient) > count_generators(
+        tf.negative, without_the_quotient
+    )

@@ -47,13 +47,14 @@ def uniform(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
         )
         return tf.reshape((bits + 0.5) * 2.0**-52, shape)
     bits = tf.cast(_shift_right(_blocks(seed, size)[0], 9), tf.float32)
-    return tf.cast(tf.reshape((bits + 0.5) * 2.0**-23, shape), dtype)
+    return tf.cast(tf.reshape((bits + 0.5) / (2.0**23 * _one(seed, tf.float32)), shape), dtype)
 
 
 def normal(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
     """Standard normals, by inversion."""
     wide = tf.float64 if tf.as_dtype(dtype) == tf.float64 else tf.float32
-    return tf.cast(2.0**0.5 * tf.math.erfinv(2 * uniform(shape, seed, wide) - 1), dtype)
+    x = tf.math.erfinv(2 * uniform(shape, seed, wide) - 1)
+    return tf.cast(2.0**0.5 * x / _one(seed, wide), dtype)
 
 
 def bits(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
@@ -83,6 +84,16 @@ def threefry(key, counter):
         x0 = x0 + keys[(group + 1) % 3]
         x1 = x1 + keys[(group + 2) % 3] + tf.constant(group + 1, tf.uint32)
     return x0, x1
+
+
+def _one(seed, dtype):
+    """The number 1, which the compiler of a program cannot see to be 1.
+
+    XLA computes cheap producers anew for each of their consumers, and takes the whole generator for
+    cheap. Not so a quotient whose divisor it does not know: numbers are drawn once.
+    """
+    word = _key(seed)[0]
+    return tf.cast(tf.bitwise.bitwise_or(_shift_right(word, 31), tf.constant(1, tf.uint32)), dtype)
 
 
 def _size(shape):

@@ -53,7 +53,7 @@ class _Carry(NamedTuple):
     midpoint_score: Tensor
 
 
-_MAX_UNROLLED_STEPS = 4
+_MAX_UNROLLED_STEPS = 5
 
 
 def leapfrog(
