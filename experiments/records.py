@@ -75,7 +75,7 @@ def environment() -> dict[str, Any]:
         'tensorflow_probability': tfp.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),
-        'platform': platform.platform(),
+        'platform': platform.system(),
         'machine': platform.machine(),
         'processor': _processor(),
         'cpu_count': os.cpu_count(),

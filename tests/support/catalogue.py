@@ -201,7 +201,7 @@ class Learned:
 
 @functools.cache
 def learned(
-    entry: Entry, target: Target, seed: int, num_steps: int = 200, dtype: str = 'float32'
+    entry: Entry, target: Target, seed: int, num_steps: int = 400, dtype: str = 'float32'
 ) -> Learned:
     """The entry's kernel after a warm-up on `target` from exact draws."""
     kernel = entry.make(target.log_prob, num_steps)

@@ -149,3 +149,22 @@ def test_owner_without_attributes_keeps_nothing():
     assert cache.store(len, 'key', 1) == 1
     assert cache.lookup(len, 'key') is None
     cache.forget(len)
+
+
+def test_the_text_of_a_function_follows_its_code():
+    """What another process is compared with: not where a function comes from, but what it does."""
+
+    def text(function):
+        return signature(function, 'trace_fn')['trace_fn'].text
+
+    assert text(lambda s, k: s[..., 0]) == text(lambda s, k: s[..., 0])
+    others = [
+        lambda s, k: s[..., 0],
+        lambda s, k: s[..., 1],
+        lambda s, k: s[..., 0] + 77,
+        lambda s, k: k.is_accepted,
+        lambda s, k: k.step_size,
+        lambda s, k: [x + 1 for x in (s, k)],
+        lambda s, k: [x + 2 for x in (s, k)],
+    ]
+    assert len({text(other) for other in others}) == len(others)

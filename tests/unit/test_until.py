@@ -11,7 +11,7 @@ from tfp_adaptive.sampling.running.until import check, goals, judge
 
 def verdict(until, states, parts=None, *, is_last=False):
     parts = [states] if parts is None else parts
-    return judge(until, diagnose(states, 1), parts, batch_rank=1, is_last=is_last)
+    return judge(until, diagnose(states, 1), states, parts, batch_rank=1, is_last=is_last)
 
 
 @pytest.fixture
@@ -70,6 +70,15 @@ def test_constants_count_for_nothing_but_chains_that_stand_still_do(independent)
     assert verdict(until, with_constant, [independent]).is_met
     assert not verdict(until, with_constant).is_met
     assert not verdict(until, np.ones([500, 4, 3])).is_met
+
+
+def test_draws_that_are_not_finite_are_never_met(independent):
+    until = tfpa.Until(max_rhat=1.1, min_ess=500)
+    for value in (np.nan, np.inf):
+        overflown = independent.copy()
+        overflown[7, 2, 1] = value
+        assert verdict(until, independent, [independent]).is_met
+        assert not verdict(until, overflown, [independent]).is_met
 
 
 def test_sample_stops_when_it_may():

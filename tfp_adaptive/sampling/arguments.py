@@ -93,6 +93,8 @@ def stateless_seed(seed: Any) -> tf.Tensor:
       TypeError: if it is no seed.
     """
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        if not -(2**63) <= int(seed) < 2**64:
+            raise TypeError(f'`seed` must fit into 64 bits; got {shown(seed)}: pass a smaller one.')
         halves = np.array([(int(seed) >> 32) & 0xFFFFFFFF, int(seed) & 0xFFFFFFFF], np.uint32)
         return tf.constant(halves.view(np.int32))
     message = (

@@ -67,7 +67,8 @@ def sample(
         gradient is not finite; models with a prior draw every other attempt from it.
       kernel: a `tfp.mcmc.TransitionKernel` on the unconstrained parts, or a callable that makes one
         from their log-density, such as a class or `lambda log_prob: ...`. One with a method
-        `frozen` is frozen after warm-up, any other goes on as it is. Default `None`:
+        `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
+        by then, which is checked but for kernels inside `ReplicaExchangeMC`. Default `None`:
         `EntropyAdaptiveHMC` with one leapfrog step and `momentum_refreshment=0.6`.
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
@@ -77,10 +78,11 @@ def sample(
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
         goes on until it does, or `max_steps` are taken. Default `None`: `num_results` draws.
       checkpoint: path of a file, such as 'run.h5', to keep the run in while it goes on; the rows
-        are appended to files in the folder 'run.h5.rows'. The same call goes on from there after
+        are appended to a file in the folder 'run.h5.rows'. The same call goes on from there after
         any interruption, to the same draws bit for bit; one with a larger `num_results` or another
-        `until` draws more. Arrays of the result are then read-only maps of these files, so that
-        memory stays flat. Needs h5py. Default `None`: nothing is written.
+        `until` draws more; `initial_state` has no influence any more. Arrays of the result are then
+        read-only maps of these files, so that memory stays flat. Needs h5py. Default `None`:
+        nothing is written.
       seed: an int or a pair of ints, or anything else that `tfp.random.sanitize_seed` takes. Ints
         make runs reproducible. Default `None`: another run every time, or that of the checkpoint.
       progress: whether to show progress: a bar in terminals and notebooks, else a line at most
@@ -155,7 +157,6 @@ def _warm_up(setup, start, seed, num_steps, store, progress) -> Execution:
         first,
         seed,
         store.rows('warm-up', setup.warmup.row_specs, num_steps),
-        num_rows=num_steps,
         progress=progress,
         store=store,
     )
@@ -175,14 +176,13 @@ def _draw(program, first, seed, start, until, num_results, store, progress):
         )
     goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
     batch_rank = len(start.batch_shape)
-    before = tf.nest.flatten(rows.read()) if first.num_rows else None
+    before = tf.nest.flatten(rows.read()) if first.num_rows and progress else None
     draws = Execution(
         'sampling',
         program,
         first,
         seed,
         rows,
-        num_rows=goals[0],
         progress=progress,
         store=store,
         figures_fn=rhat_figures(len(tf.nest.flatten(start.state)), batch_rank, before),
@@ -191,9 +191,10 @@ def _draw(program, first, seed, start, until, num_results, store, progress):
         for goal in goals:
             draws.advance_to(goal)
             kept = rows.read()
-            figures = diagnose(outcomes.own_states(start.model, kept), batch_rank)
+            states = outcomes.own_states(start.model, kept)
+            figures = diagnose(states, batch_rank)
             verdict = stopping.judge(
-                until, figures, kept[0], batch_rank=batch_rank, is_last=goal == goals[-1]
+                until, figures, states, kept[0], batch_rank=batch_rank, is_last=goal == goals[-1]
             )
             if verdict.is_over:
                 break

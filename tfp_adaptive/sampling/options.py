@@ -12,7 +12,7 @@ _R = TypeVar('_R')
 # what Stan, PyMC, NumPyro, emcee and tfp.mcmc call them
 _ELSEWHERE = {
     'target': 'model fn logp log_prob log_prob_fn logdensity_fn target_log_prob_fn posterior',
-    'num_results': 'draws samples num_samples n_samples num_draws iter iter_sampling num_steps',
+    'num_results': 'draws samples num_samples n_samples num_draws iter_sampling num_steps',
     'num_warmup_steps': 'tune warmup num_warmup n_warmup iter_warmup burnin burn_in '
     'num_burnin_steps num_adaptation_steps',
     'num_chains': 'chains n_chains nwalkers num_walkers',

@@ -157,7 +157,7 @@ def _effective_sizes(run):
 
 def _unmet(run):
     if run.is_converged is False:
-        yield f'{run.stop_reason} Raise `max_steps`, or go on from the checkpoint.'
+        yield f'{run.stop_reason} Raise `max_steps`.'
 
 
 def _figures(run, structure) -> tuple[np.ndarray, list[str]]:

@@ -28,7 +28,6 @@ class Execution(contextlib.AbstractContextManager):
         seed: Any,
         rows: Any,
         *,
-        num_rows: int,
         progress: bool,
         store: Any,
         figures_fn: Callable[[list], dict[str, float]] | None = None,
@@ -41,7 +40,6 @@ class Execution(contextlib.AbstractContextManager):
           position: where to go on from.
           seed: int32 [2].
           rows: has a method `append`; holds as many rows as `position` counts.
-          num_rows: where it is to end, as far as is known.
           progress: whether to show progress.
           store: where the run is kept; its method `begin` hears that the program is compiled, and
             `moved` hears of every chunk.
@@ -51,16 +49,15 @@ class Execution(contextlib.AbstractContextManager):
         self.position, self.rows, self.compile_seconds = position, rows, 0.0
         self._program, self._seed, self._figures_fn = program, seed, figures_fn
         self._label, self._store = label, store
-        total = num_rows * program.steps_per_row
-        self._report = make_reporter(label, total, progress and position.num_rows < num_rows)
+        self._progress, self._report = progress, make_reporter(label, 0, enabled=False)
+        self._open = contextlib.ExitStack()
         self._has_begun = False
 
     def __enter__(self) -> 'Execution':
-        self._report.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._report.__exit__(*error)
+        self._open.__exit__(*error)
 
     def advance_to(self, num_rows: int) -> None:
         """Goes on until there are `num_rows` rows; compiles the program if there are fewer.
@@ -70,13 +67,16 @@ class Execution(contextlib.AbstractContextManager):
         """
         if num_rows <= self.position.num_rows:
             return
+        num_steps = num_rows * self._program.steps_per_row
         if not self._has_begun:
-            self._begin()
-        self._report.extend(num_rows * self._program.steps_per_row)
+            self._begin(num_steps)
+        self._report.extend(num_steps)
         phases.advance(self._program, self.position, self._seed, num_rows, self._keep)
         self._store.save()
 
-    def _begin(self):
+    def _begin(self, num_steps):
+        reporter = make_reporter(self._label, num_steps, self._progress)
+        self._report = self._open.enter_context(reporter)
         before = time.perf_counter()
         if self._program.advance.is_new:
             self._report.compiling()

@@ -11,6 +11,7 @@ _MAX_BLOCKS = 32
 _MIN_BLOCKS = 4
 _MAX_COORDINATES = 2**13
 _MAX_ENTRIES = 2**15
+_BLOCK_ROWS = 2**8
 
 
 class _Block(NamedTuple):
@@ -36,8 +37,8 @@ def rhat_figures(
       (leaves, each [rows, *batch, ...]) -> {'R-hat': value}, empty before there is one.
     """
     running = RunningRhat(batch_rank)
-    if before and len(before[0]):
-        running.update(before[:num_parts])
+    for first in range(0, len(before[0]) if before else 0, _BLOCK_ROWS):
+        running.update([leaf[first : first + _BLOCK_ROWS] for leaf in (before or [])[:num_parts]])
 
     def figures(leaves):
         running.update(leaves[:num_parts])
@@ -48,7 +49,7 @@ def rhat_figures(
 
 
 class RunningRhat:
-    """The largest split R-hat of the draws so far, without ranks and without the draws.
+    """The largest split R-hat of the draws it was given, without ranks and without the draws.
 
     Rows go into at most 32 blocks of equal length, which double in length when they are too many,
     so that the draws so far can be cut in the middle at any time. To cost less than a millisecond a

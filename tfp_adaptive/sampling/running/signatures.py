@@ -82,7 +82,7 @@ def _walk(value, path, target, above, found):
         found[path] = Leaf(getattr(value, '__qualname__', str(value)))
     else:
         token, children = _parts(value)
-        found[path] = Leaf(_type_name(value), token)
+        found[path] = Leaf(_name(value), token)
         for name, child in children:
             descend(child, name)
 
@@ -122,6 +122,14 @@ def _digest(array):
     return f'{array.dtype} {array.shape} {content}'
 
 
-def _type_name(value):
-    named = value if inspect.isfunction(value) else type(value)
-    return f'{named.__module__}.{named.__qualname__}'
+def _name(value):
+    """What a function does, whichever module it was imported from; or the type of a record."""
+    if inspect.isfunction(value):
+        return f'{value.__qualname__} {_code_digest(value.__code__)}'
+    return f'{type(value).__module__}.{type(value).__qualname__}'
+
+
+def _code_digest(code):
+    constants = [_code_digest(x) if inspect.iscode(x) else repr(x) for x in code.co_consts]
+    content = repr((code.co_code, constants, code.co_names))
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

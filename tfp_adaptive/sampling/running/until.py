@@ -120,6 +120,7 @@ def check(until: Any, num_results: int, steps_per_row: int) -> None:
 def judge(
     until: Until | None,
     figures: tuple[Any, Any, Any],
+    states: Any,
     parts: list,
     *,
     batch_rank: int,
@@ -130,6 +131,7 @@ def judge(
     Args:
       until: what is to hold, or `None` for no more than the draws asked for.
       figures: of `diagnose`, in the space of the model.
+      states: nest of draws [num_rows, *batch, *event] in that space.
       parts: list of unconstrained draws [num_rows, *batch, *event].
       batch_rank: number of chain dimensions.
       is_last: whether to stop in any case.
@@ -138,10 +140,11 @@ def judge(
     if until is None:
         return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked.')
     ess, ess_of_squares, rhat = figures
-    # where every free coordinate has moved, a figure that is missing is that of a constant
-    has_moved = all((np.ptp(_flat(part, batch_rank), axis=0) > 0).all() for part in parts)
-    max_rhat = _extreme(np.nanmax, [rhat]) if has_moved else np.nan
-    min_ess = _extreme(np.nanmin, [ess, ess_of_squares]) if has_moved else np.nan
+    # what is constant where every free coordinate has moved is constant by construction
+    has_moved = not any(_is_constant(part, batch_rank).any() for part in parts)
+    counts = [~_is_constant(part, batch_rank) for part in tf.nest.flatten(states)]
+    max_rhat = _extreme(np.max, [rhat], counts) if has_moved else np.nan
+    min_ess = _extreme(np.min, [ess, ess_of_squares], counts) if has_moved else np.nan
     findings, is_met = [], True
     if until.max_rhat is not None:
         findings.append(f'R-hat {max_rhat:.4f} (at most {until.max_rhat:g} asked)')
@@ -155,16 +158,21 @@ def judge(
     return Verdict(is_last, False, f'`max_steps` was reached before `until` was met, {after}')
 
 
-def _flat(part, batch_rank):
-    """[num_rows * C, D]."""
-    event_size = int(np.prod(part.shape[1 + batch_rank :]))
-    return np.reshape(part, [-1, event_size])
+def _is_constant(part, batch_rank):
+    """[*event]: whether all draws of a coordinate are the same; not so where some are NaN."""
+    axes = tuple(range(1 + batch_rank))
+    return np.min(part, axis=axes) == np.max(part, axis=axes)
 
 
-def _extreme(reduce, structures):
-    leaves = [np.ravel(leaf) for leaf in tf.nest.flatten(structures)]
-    figures = np.concatenate(leaves)
-    return reduce(figures) if np.isfinite(figures).any() else np.nan
+def _extreme(reduce, structures, counts):
+    """The extreme of the figures that count; NaN if one of them is, or none counts."""
+    figures = [
+        np.asarray(leaf)[is_counted]
+        for structure in structures
+        for leaf, is_counted in zip(tf.nest.flatten(structure), counts, strict=True)
+    ]
+    values = np.concatenate(figures)
+    return reduce(values) if len(values) else np.nan
 
 
 def _is_number(value):

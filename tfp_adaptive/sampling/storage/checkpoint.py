@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -98,18 +99,21 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._stored: tuple[dict, dict] | None = None
         self._due = 0.0
         state_file.check_path(self._path)
+        if os.path.exists(self._path):
+            # refused before anything is made beside it
+            state_file.read(self._path)
         with state_file.explained(self._path):
             self._lock = _locked(self._folder, self._path)
         try:
             self._stored = self._read()
         except BaseException:
-            self._unlock()
+            self._leave()
             raise
 
     def __exit__(self, *error: Any) -> None:
         for rows in self._rows.values():
             rows.close()
-        self._unlock()
+        self._leave()
 
     def seed(self, seed: tf.Tensor, is_given: bool) -> tf.Tensor:
         """The seed that the run began with, else `seed`.
@@ -240,7 +244,14 @@ class Checkpoint(contextlib.AbstractContextManager):
         pause = max(_SECONDS_BETWEEN_SAVES, (after - before) / _MAX_SHARE_OF_TIME)
         self._due = after + min(pause, 60 * _SECONDS_BETWEEN_SAVES)
 
-    def _unlock(self):
+    def _leave(self):
+        """Gives up the lock; of a run that has saved nothing, nothing stays."""
+        if not os.path.exists(self._path):
+            with contextlib.suppress(OSError):
+                for name in os.listdir(self._folder):
+                    if not os.path.getsize(os.path.join(self._folder, name)):
+                        os.unlink(os.path.join(self._folder, name))
+                os.rmdir(self._folder)
         if self._lock is not None:
             os.close(self._lock)
 
@@ -276,4 +287,12 @@ def _locked(folder, path):
         raise ValueError(
             f'`checkpoint` {path} is in use by another run: wait for it, or choose another path.'
         ) from error
+    except OSError as error:
+        os.close(descriptor)
+        warnings.warn(
+            f'`checkpoint` {path} lies where files cannot be locked ({error.strerror}): see that '
+            'no other run uses it.',
+            stacklevel=5,
+        )
+        return None
     return descriptor

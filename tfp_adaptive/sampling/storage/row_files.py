@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling.storage.state_file import explained, write_all
+from tfp_adaptive.sampling.storage.state_file import BINARY, explained, sync_folder, write_all
 
 _BLOCK_BYTES = 2**24
 
@@ -50,8 +50,9 @@ class DiskRows:
             self._num_rows, self._checksum = counted['num_rows'], counted['checksum']
         length = self._num_rows * self._dtype.itemsize
         _check(path, length, self._checksum)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | BINARY, 0o666)
         os.ftruncate(self._descriptor, length)
+        sync_folder(os.path.dirname(path))
 
     def append(self, rows: list[np.ndarray]) -> None:
         """Keeps more rows.

@@ -18,6 +18,9 @@ import numpy as np
 _MARK = b'tfp_adaptive checkpoint 1'
 _HEADER_BYTES = 512
 
+BINARY = getattr(os, 'O_BINARY', 0)
+"""Keeps systems that tell text from bytes from translating what is written."""
+
 
 def check_path(path: str) -> None:
     """Refuses a path at which there can be no checkpoint.
@@ -138,7 +141,7 @@ def write_all(descriptor: int, content: Any) -> None:
 def _replace(path, content):
     temporary = f'{path}.tmp'
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
         try:
             write_all(descriptor, content)
             os.fsync(descriptor)
@@ -149,11 +152,17 @@ def _replace(path, content):
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _sync_folder(os.path.dirname(os.path.abspath(path)))
+    sync_folder(os.path.dirname(os.path.abspath(path)))
 
 
-def _sync_folder(path):
-    """Makes sure that the names in a folder are on the disk."""
+def sync_folder(path: str) -> None:
+    """Makes sure that the names in a folder are on the disk.
+
+    Args:
+      path: of the folder.
+    """
+    if os.name == 'nt':  # a folder cannot be opened there
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
