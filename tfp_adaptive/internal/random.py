@@ -70,13 +70,22 @@ def below(bound: int, seed: tf.Tensor) -> tf.Tensor:
 
 def threefry(key, counter):
     """The block function: two words of key and of counter, uint32 of any shape, to two words."""
-    k0, k1 = key
+    shape = tf.broadcast_static_shape(key[0].shape, counter[0].shape)
+    words = _rounds(*key, *counter)
+    for word in words:
+        word.set_shape(shape)
+    return words
+
+
+# a hundred operations, traced once for all shapes instead of once in every use
+@tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.uint32)] * 4)
+def _rounds(k0, k1, x0, x1):
     keys = (
         k0,
         k1,
         tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(k0, k1), tf.constant(_PARITY, tf.uint32)),
     )
-    x0, x1 = counter[0] + k0, counter[1] + k1
+    x0, x1 = x0 + k0, x1 + k1
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x0 = x0 + x1
