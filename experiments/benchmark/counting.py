@@ -55,10 +55,19 @@ class Operation(NamedTuple):
     shapes: list[tuple[int, ...]]
 
 
+_GENERATOR = 'threefry_rounds'
+
+
 def operations(program: Any) -> list[Operation]:
-    """All operations of a concrete function, those in loop bodies and branches included."""
+    """All operations of a concrete function, those in loop bodies and branches included.
+
+    Not so the inside of the random generator, which is elementwise and traced for all shapes.
+    """
     graph = program.graph.as_graph_def(add_shapes=True)
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    functions = [
+        inner for inner in graph.library.function if _GENERATOR not in inner.signature.name
+    ]
+    nodes = [*graph.node, *(node for inner in functions for node in inner.node_def)]
     return [
         Operation(
             node.op,

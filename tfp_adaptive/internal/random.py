@@ -71,7 +71,7 @@ def below(bound: int, seed: tf.Tensor) -> tf.Tensor:
 def threefry(key, counter):
     """The block function: two words of key and of counter, uint32 of any shape, to two words."""
     shape = tf.broadcast_static_shape(key[0].shape, counter[0].shape)
-    words = _rounds(*key, *counter)
+    words = _threefry_rounds(*key, *counter)
     for word in words:
         word.set_shape(shape)
     return words
@@ -79,7 +79,7 @@ def threefry(key, counter):
 
 # a hundred operations, traced once for all shapes instead of once in every use
 @tf.function(autograph=False, input_signature=[tf.TensorSpec(None, tf.uint32)] * 4)
-def _rounds(k0, k1, x0, x1):
+def _threefry_rounds(k0, k1, x0, x1):
     keys = (
         k0,
         k1,
