@@ -65,10 +65,14 @@ def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def slope(sizes: list[float], values: list[float]) -> float | None:
-    """Exponent p of values ~ sizes^p by least squares in logarithms; `None` below two points."""
-    if len(sizes) < 2:
+    """Exponent p of values ~ sizes^p by least squares in logarithms; `None` below two points.
+
+    Values of zero, such as memory too little to be seen, do not count.
+    """
+    points = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
+    if len(points) < 2:
         return None
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    return float(np.polyfit(*np.log(points).T, 1)[0])
 
 
 def _tables(config: Config, results: dict[str, Any]) -> list[Table]:

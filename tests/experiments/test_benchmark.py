@@ -131,6 +131,7 @@ def test_scaling_in_a_fresh_process():
 def test_slope_of_a_power():
     assert scaling.slope([1, 10, 1000], [2, 2e3, 2e9]) == pytest.approx(3)
     assert scaling.slope([10], [1]) is None
+    assert scaling.slope([1, 10, 1000], [0, 2e3, 2e9]) == pytest.approx(3)
 
 
 _TINY_PEERS = (
