@@ -72,7 +72,8 @@ def slope(sizes: list[float], values: list[float]) -> float | None:
     points = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     if len(points) < 2:
         return None
-    return float(np.polyfit(*np.log(points).T, 1)[0])
+    log_sizes, log_values = np.log(points).T
+    return float(np.polyfit(log_sizes, log_values, 1)[0])
 
 
 def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
