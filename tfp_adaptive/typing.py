@@ -11,7 +11,7 @@ Notation (shapes: C chains, D event size after packing, L leapfrog steps):
     Delta             energy error U(q') - U(q) + (|v'|^2 - |v|^2) / 2, shape [C]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -34,12 +34,15 @@ class ChainState(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """A linear functional of A, A -> sum_m left[m]^T A right[m], kept as its outer products."""
+    """A linear functional of A, A -> sum_m left_m^T A right_m, kept as its outer products.
 
-    left: Tensor
-    """[M, D]."""
-    right: Tensor
-    """[M, D]."""
+    The rows come in groups, as many on the left as on the right and of the same sizes.
+    """
+
+    left: Sequence[Tensor]
+    """Groups [M_i, D]."""
+    right: Sequence[Tensor]
+    """Groups [M_i, D]."""
 
 
 class Event(NamedTuple):
@@ -63,6 +66,8 @@ class LogDensity(NamedTuple):
     """[C, D] -> [C]; -inf where not finite."""
     value_and_score: Callable[[Tensor], tuple[Tensor, Tensor]]
     """[C, D] -> ([C], [C, D]); (-inf, 0) where the value or its gradient is not finite."""
+    score: Callable[[Tensor], Tensor]
+    """[C, D] -> [C, D]; entries that are not finite are zero. For places a move passes through."""
     hessian_vector_product: Callable[[Tensor, Tensor], Tensor]
     """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
     event: Event

@@ -72,6 +72,19 @@ def test_second_call_traces_nothing(kernel):
     assert target.num_traces > traced
 
 
+def test_a_warm_up_of_another_length_traces_nothing():
+    """The length is an argument of the program: 20 steps after 40 are those of a fresh target."""
+    target = Counted()
+    longer = run(target, num_warmup_steps=40)
+    traced = target.num_traces
+    shorter = run(target, num_warmup_steps=20)
+    assert target.num_traces == traced
+    assert_identical(shorter.states, run(Counted(), num_warmup_steps=20).states)
+    assert [each.kernel.num_adaptation_steps for each in (longer, shorter)] == [40, 20]
+    assert len(shorter.warmup_trace.accept_prob) == 20
+    assert not np.array_equal(longer.states, shorter.states)
+
+
 def test_programs_are_those_of_the_settings():
     target = Counted()
     states = [

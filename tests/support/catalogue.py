@@ -103,7 +103,13 @@ KERNELS = (
     Entry(
         'hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), _exactly(3), _roulette, 0, True, 3
     ),
-    Entry('hmc6_banded', _hmc(6, preconditioner=_P.banded(bandwidth=2)), _exactly(6), _roulette),
+    Entry(
+        'hmc6_banded',
+        _hmc(6, preconditioner=_P.banded(bandwidth=2)),
+        _exactly(6),
+        _roulette,
+        max_copies=2,
+    ),
     Entry('hmc2_bordered', _hmc(2, preconditioner=_P.banded(1, 2)), _TWO, _roulette, max_copies=2),
     Entry('hmc2_blocks', _hmc(2, preconditioner=_BLOCKS), _TWO, _roulette, max_copies=2),
     Entry('hmc2_by_part', _hmc(2, preconditioner=_BY_PART), _TWO, _roulette, max_copies=2),
@@ -113,7 +119,7 @@ KERNELS = (
     Entry('hmc2_euclidean', _hmc(2, preconditioner=_EUCLIDEAN), _TWO, _roulette, max_copies=2),
     Entry('hmc2_l2hmc', _hmc(2, objective=tfpa.objectives.l2hmc()), _TWO, _NONE, max_copies=2),
     Entry('hmc2_momentum', _hmc(2, momentum_refreshment=0.3), _TWO, _roulette, max_copies=2),
-    Entry('hmc_random_length', _hmc([1, 3]), _drawn, _roulette),
+    Entry('hmc_random_length', _hmc([1, 3]), _drawn, _roulette, max_copies=2),
     Entry('gradient_mala_fast', _gradient_mala('fast'), _ONE, _NONE),
     Entry('gradient_mala_exact', _gradient_mala('exact'), _ONE, _NONE, 1),
     Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),

@@ -66,5 +66,7 @@ def counting(target: LogDensity):
 
         return wrapper
 
-    value, value_and_score = counted(target.value), counted(target.value_and_score)
-    return target._replace(value=value, value_and_score=value_and_score), calls
+    counting = {
+        name: counted(getattr(target, name)) for name in ('value', 'value_and_score', 'score')
+    }
+    return target._replace(**counting), calls

@@ -36,7 +36,7 @@ def test_each_group_sees_its_coordinates_in_its_order(groups, rng):
     np.testing.assert_array_equal(whole.forward(parameters, tf.constant(x)), expected * x)
     np.testing.assert_array_equal(whole.transpose(parameters, tf.constant(x)), expected * x)
     left, right = rng.normal(size=[2, 4, SIZE])
-    gradient = whole.gradient(parameters, Pairs(tf.constant(left), tf.constant(right)))
+    gradient = whole.gradient(parameters, Pairs((tf.constant(left),), (tf.constant(right),)))
     for own, indices in zip(gradient, _coordinates(groups), strict=True):
         np.testing.assert_allclose(own, np.sum((left * right)[:, indices], axis=0), rtol=1e-12)
 

@@ -75,7 +75,8 @@ def test_a_long_history_of_a_large_factor_is_not_kept():
     results = kernel.bootstrap_results(tf.zeros([NUM_CHAINS, 64]))
     factor_bytes = 4 * 64**2
     for num_steps, is_kept in ((2**25 // factor_bytes, True), (2**25 // factor_bytes + 1, False)):
-        kept = statistics.warmup_statistics_fn(kernel, results, num_steps)(None, results)
+        with_history = statistics.keeps_history(kernel, results, num_steps)
+        kept = statistics.warmup_statistics_fn(kernel, with_history)(None, results)
         assert (not isinstance(kept.preconditioner, tuple)) == is_kept
         assert kept.info is results.info
 

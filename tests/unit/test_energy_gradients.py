@@ -60,7 +60,7 @@ def with_stopped_scores(target):
         value, score = tf.stop_gradient(value), tf.stop_gradient(score)
         return value + tf.reduce_sum(score * (position - tf.stop_gradient(position)), -1), score
 
-    return target._replace(value_and_score=value_and_score)
+    return target._replace(value_and_score=value_and_score, score=lambda x: value_and_score(x)[1])
 
 
 def masked(tangent):

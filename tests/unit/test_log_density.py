@@ -76,6 +76,15 @@ def test_not_finite_is_minus_infinity_with_zero_score(log_prob, bad):
     np.testing.assert_array_equal(score[1], [0, 0])
 
 
+def test_a_score_on_the_way_drops_its_entries_that_are_not_finite():
+    position = tf.constant([[0.5, 0.25], [0.0, 0.25]], tf.float64)
+    target = problems.packed(infinite_slope, position)
+    score = target.score(position)
+    np.testing.assert_array_equal(score[0], target.value_and_score(position)[1][0])
+    assert score[1, 0] == 0
+    assert score[1, 1] == score[0, 1] != 0
+
+
 @pytest.mark.parametrize('log_prob', [nan_above_one, infinite_slope])
 def test_derivatives_of_a_lost_chain_are_zero(log_prob):
     """A second derivative through the value and the score stays a number for every chain."""

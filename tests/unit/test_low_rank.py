@@ -51,7 +51,7 @@ def test_a_turn_within_the_span_changes_nothing(rng):
     still = tf.nest.map_structure(tf.zeros_like, parameters)
     moved = preconditioner.retract(parameters, still._replace(basis=inside))
     np.testing.assert_allclose(moved.basis, parameters.basis, atol=1e-14)
-    pairs = Pairs(*map(tf.constant, rng.normal(size=[2, 5, SIZE])))
+    pairs = Pairs(*((tf.constant(rows),) for rows in rng.normal(size=[2, 5, SIZE])))
     gradient = preconditioner.gradient(parameters, pairs).basis
     assert np.max(np.abs(gradient)) > 0.01
     np.testing.assert_allclose(

@@ -101,6 +101,10 @@ def test_bits(stateless_seed):
     draws = random.bits([num], stateless_seed(), tf.float64).numpy()
     assert set(draws) == {0, 1}
     assert abs(draws.mean() - 0.5) < 4 * 0.5 / np.sqrt(num)
+    # a word gives 32 of them
+    signs = 2 * draws - 1
+    for lag in (1, 31, 32, 33, num // 2):
+        assert abs(np.mean(signs[lag:] * signs[:-lag])) < 4 / np.sqrt(num - lag)
 
 
 @pytest.mark.parametrize('bound', [1, 2, 5])
@@ -166,13 +170,16 @@ def test_numbers_are_computed_once_however_many_use_them():
     def many(z):
         return tf.reduce_sum(z**2, axis=-1), tf.reduce_max(z, axis=0), -z, tf.exp(z[::2])
 
-    for draw in (random.normal, random.uniform):
+    for draw in (random.normal, random.uniform, random.bits):
         once = count_generators(tf.negative, draw)
         assert once > 20
         assert count_generators(many, draw) == once
 
     def without_the_quotient(shape, seed, dtype):
-        return random.bits(shape, seed, dtype)
+        counter = tf.cast(tf.range(64 * 3), tf.uint32)
+        key = tf.unstack(tf.bitcast(seed, tf.uint32))
+        words, _ = random.threefry(key, (counter, tf.zeros_like(counter)))
+        return tf.reshape(tf.cast(words, dtype), shape)
 
     assert count_generators(many, without_the_quotient) > count_generators(
         tf.negative, without_the_quotient

@@ -30,7 +30,7 @@ def test_euclidean_gradient_is_the_relative_one_pulled_back(rng, size, num_pairs
     """A functional of A is one of the change C A of the factor: [C^{-T} sum left right^T]_low."""
     factor = _factor(rng, size)
     left, right = rng.normal(size=[2, num_pairs, size])
-    pairs = Pairs(tf.constant(left), tf.constant(right))
+    pairs = Pairs((tf.constant(left),), (tf.constant(right),))
     expected = np.tril(np.linalg.solve(factor.T, left.T @ right))
     found = triangular.euclidean_gradient(tf.constant(factor), pairs)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
@@ -41,7 +41,7 @@ def test_euclidean_gradient_of_an_unknown_number_of_pairs(rng):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 30], tf.float64)] * 2)
     def gradient(left, right):
-        return triangular.euclidean_gradient(tf.constant(factor), Pairs(left, right))
+        return triangular.euclidean_gradient(tf.constant(factor), Pairs((left,), (right,)))
 
     expected = np.tril(np.linalg.solve(factor.T, left.T @ right))
     np.testing.assert_allclose(gradient(left, right), expected, rtol=1e-8, atol=1e-8)

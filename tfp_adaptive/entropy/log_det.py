@@ -24,8 +24,8 @@ def log_det() -> Entropy:
         zeros = noise[:, 0]
         return EntropyEstimate(
             log_det=zeros,
-            pairs=Pairs(noise[:0], noise[:0]),
-            forms=Pairs(noise[:0], noise[:0]),
+            pairs=Pairs((noise[:0],), (noise[:0],)),
+            forms=Pairs((noise[:0],), (noise[:0],)),
             is_finite=tf.ones_like(zeros, tf.bool),
             spectral_radius=zeros,
             penalty=zeros,

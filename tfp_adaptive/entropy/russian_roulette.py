@@ -35,14 +35,17 @@ class RouletteNoise(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """The running sums of the series, each [C, D] but for `log_det` [C]."""
+    """The running sums of the series, each [C, D] but for `length` [C]."""
 
     term: Tensor
     image: Tensor
     neumann: Tensor
     neumann_image: Tensor
     probe_image: Tensor
-    log_det: Tensor
+    logarithm: Tensor
+    """sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) eta_k, of which probe^T takes the log-determinant."""
+    length: Tensor
+    """Of `term`."""
 
 
 _CONTRACTION = 0.99
@@ -102,40 +105,46 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
         order = tf.cast(k, probe.dtype)
         survival = tf.pow(2 * one, -tf.nn.relu(order - num_exact_terms))
         weight = tf.where(k % 2 == 0, one, -one) / survival
-        term = tf.where(k == 0, probe, _contract(series.term, series.image))
+        contracted, length = _contract(series.length, series.image)
+        term = tf.where(k == 0, probe, contracted)
         image = residual(term)
-        log_det_weight = tf.where(k == 0, 0 * one, -weight / tf.maximum(order, one))
+        logarithm_weight = tf.where(k == 0, 0 * one, -weight / tf.maximum(order, one))
         return k + 1, _Series(
             term=term,
             image=image,
             neumann=series.neumann + weight * term,
             neumann_image=series.neumann_image + weight * image,
             probe_image=tf.where(k == 0, image, series.probe_image),
-            log_det=series.log_det + log_det_weight * tf.reduce_sum(probe * term, axis=-1),
+            logarithm=series.logarithm + logarithm_weight * term,
+            length=tf.where(k == 0, series.length, length),
         )
 
     zeros = tf.zeros_like(probe)
     _, series = tf.while_loop(
         lambda k, _: k < num_products,
         body,
-        (0, _Series(probe, zeros, zeros, zeros, zeros, zeros[:, 0])),
+        (0, _Series(probe, zeros, zeros, zeros, zeros, zeros, _length(probe))),
         maximum_iterations=num_exact_terms + _MAX_EXTRA_TERMS + 1,
     )
     return series
 
 
-def _contract(term, image):
-    """The next term D eta, shortened to 0.99 |eta| where D stretches."""
-    limit = _CONTRACTION * tf.sqrt(chains.squared_norm(term))
-    length = tf.sqrt(chains.squared_norm(image))
+def _length(x):
+    return tf.sqrt(chains.squared_norm(x))
+
+
+def _contract(length_of_term, image):
+    """The next term D eta, shortened to 0.99 |eta| where D stretches, and its length."""
+    limit = _CONTRACTION * length_of_term
+    length = _length(image)
     stretched = length > limit
     factor = tf.where(stretched, limit / tf.where(stretched, length, 1), 1)
-    return factor[:, tf.newaxis] * image
+    return factor[:, tf.newaxis] * image, tf.where(stretched, limit, length)
 
 
 def _summarise(series, probe, penalty, penalty_weight, num_products):
     """Pairs of d(log det - penalty_weight * pen(|mu|)), zeroed for chains that are not finite."""
-    length = tf.sqrt(chains.squared_norm(series.term))[:, tf.newaxis]
+    length = series.length[:, tf.newaxis]
     direction = tf.math.divide_no_nan(series.term, length)
     image = tf.math.divide_no_nan(series.image, length)
     eigenvalue = tf.reduce_sum(direction * image, axis=-1)
@@ -146,13 +155,13 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     right = (series.neumann, probe, direction)
     finite = tf.reduce_all([chains.all_finite(x) for x in (*left, *right)], axis=0)
 
-    def stack(*rows):
-        return tf.concat([chains.keep(finite, x) for x in rows], axis=0)
+    def keep(*rows):
+        return tuple(chains.keep(finite, x) for x in rows)
 
     return EntropyEstimate(
-        log_det=chains.keep(finite, series.log_det),
-        pairs=Pairs(stack(*left), stack(*right)),
-        forms=Pairs(stack(series.neumann, slope * direction), stack(probe, direction)),
+        log_det=chains.keep(finite, tf.reduce_sum(probe * series.logarithm, axis=-1)),
+        pairs=Pairs(keep(*left), keep(*right)),
+        forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),
         is_finite=finite,
         spectral_radius=chains.keep(finite, radius),
         penalty=chains.keep(finite, penalty.value(radius)),

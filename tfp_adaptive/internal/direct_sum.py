@@ -51,7 +51,8 @@ def direct_sum(
         )
 
     def gradient(parameters, pairs):
-        shares = [Pairs(*share) for share in zip(take(pairs.left), take(pairs.right), strict=True)]
+        groups_of_left, groups_of_right = (zip(*map(take, rows), strict=True) for rows in pairs)
+        shares = [Pairs(*share) for share in zip(groups_of_left, groups_of_right, strict=True)]
         return each('gradient', parameters, shares)
 
     def probe(signs, coin):

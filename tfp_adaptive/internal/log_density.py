@@ -43,7 +43,8 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
 
     Where the value or its gradient is not finite, the value is reported as -inf and the score as
     zero: a trajectory that crosses such a region stays a number, and stays reversible, while one
-    that ends there is rejected.
+    that ends there is rejected. The score alone judges entry by entry: no value, no sum over the
+    coordinates, and as reversible.
 
     Args:
       fn: the user's log-density of parts [*batch, *event], returning [*batch].
@@ -67,6 +68,11 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
         usable = tf.math.is_finite(values) & chains.all_finite(score)
         return tf.where(usable, values, impossible), chains.keep(usable, score)
 
+    def score(position):
+        position = chains.drop_nonfinite_gradient(position)
+        _, (score,) = value_and_gradients(log_prob, [position])
+        return tf.where(tf.math.is_finite(score), score, tf.zeros_like(score))
+
     def hessian_vector_product(position, x):
         position = tf.identity(position)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -78,4 +84,4 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
             score, position, output_gradients=x, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
 
-    return LogDensity(value, value_and_score, hessian_vector_product, layout.event)
+    return LogDensity(value, value_and_score, score, hessian_vector_product, layout.event)

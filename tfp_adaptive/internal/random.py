@@ -59,8 +59,12 @@ def normal(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
 
 def bits(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
     """Zeros and ones with equal probability."""
-    words, _ = _blocks(seed, _size(shape))
-    return tf.reshape(tf.cast(_shift_right(words, 31), dtype), shape)
+    size = _size(shape)
+    num_blocks = -(-size // 64)
+    words = tf.concat(_blocks(seed, num_blocks), axis=0) // _one(seed, tf.uint32)
+    every_bit = tf.bitwise.right_shift(words[:, tf.newaxis], tf.cast(tf.range(32), tf.uint32))
+    every_bit = tf.bitwise.bitwise_and(every_bit, tf.constant(1, tf.uint32))
+    return tf.reshape(tf.cast(tf.reshape(every_bit, [-1])[:size], dtype), shape)
 
 
 def below(bound: int, seed: tf.Tensor) -> tf.Tensor:

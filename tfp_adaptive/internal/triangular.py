@@ -5,6 +5,7 @@ Shapes: a factor is [..., D, D], pairs are [..., M, D]; leading dimensions are i
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import outer_products
 from tfp_adaptive.typing import Pairs
 
 _DENSE_SIZE = 16
@@ -23,7 +24,8 @@ def coordinate_scale(size: int) -> float:
 
 def relative_gradient(pairs: Pairs) -> tf.Tensor:
     """[sum_m left_m right_m^T]_low in scaled relative coordinates, [..., D, D]."""
-    gradient = tf.linalg.band_part(tf.matmul(pairs.left, pairs.right, transpose_a=True), -1, 0)
+    left, right = outer_products.stack(pairs)
+    gradient = tf.linalg.band_part(tf.matmul(left, right, transpose_a=True), -1, 0)
     return _scale_off_diagonal(gradient)
 
 
@@ -41,11 +43,11 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
 
 def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     """The functional of A as a gradient in the entries of the factor: [C^{-T} G]_low."""
-    if (pairs.left.shape[-2] or 0) <= factor.shape[-1]:
-        left = solve_from_right(factor, pairs.left)
-        gradient = tf.matmul(left, pairs.right, transpose_a=True)
+    left, right = outer_products.stack(pairs)
+    if (left.shape[-2] or 0) <= factor.shape[-1]:
+        gradient = tf.matmul(solve_from_right(factor, left), right, transpose_a=True)
     else:
-        transposed = tf.matmul(pairs.right, pairs.left, transpose_a=True)
+        transposed = tf.matmul(right, left, transpose_a=True)
         gradient = tf.linalg.matrix_transpose(solve_from_right(factor, transposed))
     return tf.linalg.band_part(gradient, -1, 0)
 

@@ -12,7 +12,7 @@ everything flow. The midpoint is held at its q in both.
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, outer_products
 from tfp_adaptive.typing import ChainState, LinearMap, LogDensity
 
 _NUM_FORMS = 2  # the log-determinant and the penalty
@@ -89,9 +89,9 @@ def entropy_gradient(flow, target, parameters, step_size, midpoint, score, curva
     cost any.
     """
     zeros = tf.nest.map_structure(tf.zeros_like, parameters)
-    if estimate.forms.left.shape[0] == 0:
+    left, right = outer_products.stack(estimate.forms)
+    if left.shape[0] == 0:
         return zeros, 0
-    left, right = estimate.forms
     midpoint, score = _finite_rows(midpoint), _finite_rows(score)
 
     def copies(x, number):
@@ -192,7 +192,7 @@ def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
         impossible = tf.constant(float('-inf'), z.dtype)
         return tf.where(is_near, value + log_volume, impossible), covector
 
-    return target._replace(value_and_score=value_and_score)
+    return target._replace(value_and_score=value_and_score, score=lambda z: value_and_score(z)[1])
 
 
 def _is_near(z):

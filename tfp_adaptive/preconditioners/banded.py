@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import banded as band_algebra
-from tfp_adaptive.internal import charts, triangular
+from tfp_adaptive.internal import charts, outer_products, triangular
 from tfp_adaptive.typing import Pairs, Preconditioner, Tensor
 
 
@@ -164,16 +164,25 @@ def _split(parameters, x):
     return x[..., :n], x[..., n:]
 
 
+def _outer_bands(parameters, pairs):
+    count = parameters.band.shape[0]
+    bands = [
+        band_algebra.outer_bands(left, right, count) for left, right in zip(*pairs, strict=True)
+    ]
+    return tf.add_n(bands)
+
+
 def _relative_gradient(parameters, pairs):
-    left, left_rest = _split(parameters, pairs.left)
-    right, right_rest = _split(parameters, pairs.right)
+    all_left, all_right = outer_products.stack(pairs)
+    left, left_rest = _split(parameters, all_left)
+    right, right_rest = _split(parameters, all_right)
     scaled = parameters.band[0] * band_algebra.solve(parameters.band, right)
     border_unit = triangular.coordinate_scale(left.shape[-1])
     return BandedTangent(
-        rows=tf.reduce_sum(left * right, axis=0),
-        band=-band_algebra.outer_bands(left, scaled, parameters.band.shape[0])[1:],
+        rows=outer_products.diagonal(outer_products.split_like(pairs, left, right)),
+        band=-_outer_bands(parameters, outer_products.split_like(pairs, left, scaled))[1:],
         border=border_unit * tf.matmul(right_rest, left, transpose_a=True),
-        corner=triangular.relative_gradient(Pairs(left_rest, right_rest)),
+        corner=triangular.relative_gradient(Pairs((left_rest,), (right_rest,))),
     )
 
 
@@ -200,16 +209,17 @@ def _relative_update(parameters, tangent):
 
 
 def _euclidean_gradient(parameters, pairs):
-    left, left_rest = _split(parameters, pairs.left)
-    right, right_rest = _split(parameters, pairs.right)
+    all_left, all_right = outer_products.stack(pairs)
+    left, left_rest = _split(parameters, all_left)
+    right, right_rest = _split(parameters, all_right)
     solved = band_algebra.solve(parameters.band, right)
     moved = tf.matmul(right_rest, parameters.corner, transpose_b=True)
     pulled = band_algebra.multiply_transpose(parameters.band, left)
     corner = parameters.corner
     if corner.shape[-1]:
-        corner = triangular.euclidean_gradient(corner, Pairs(left_rest, right_rest))
+        corner = triangular.euclidean_gradient(corner, Pairs((left_rest,), (right_rest,)))
     return BandedParameters(
-        band=-band_algebra.outer_bands(left, solved, parameters.band.shape[0]),
+        band=-_outer_bands(parameters, outer_products.split_like(pairs, left, solved)),
         border=tf.matmul(moved, pulled, transpose_a=True),
         corner=corner,
     )

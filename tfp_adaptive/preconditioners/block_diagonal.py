@@ -92,7 +92,7 @@ def _equal_blocks(size, initial_scale, coordinates, min_diagonal) -> Preconditio
         return tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, x.shape[0] * size])
 
     def split_pairs(pairs):
-        return Pairs(split(pairs.left), split(pairs.right))
+        return Pairs(*(tuple(map(split, groups)) for groups in pairs))
 
     floor = charts.diagonal_floor(coordinates, min_diagonal)
     chart = charts.select(

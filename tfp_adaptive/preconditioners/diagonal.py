@@ -6,7 +6,7 @@ hardly in correlation, and for dimensions where a dense factor does not fit.
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import charts
+from tfp_adaptive.internal import charts, outer_products
 from tfp_adaptive.typing import Preconditioner
 
 
@@ -38,12 +38,12 @@ def diagonal(
     chart = charts.select(
         coordinates,
         relative=charts.Chart(
-            gradient=lambda scale, pairs: tf.reduce_sum(pairs.left * pairs.right, axis=0),
+            gradient=lambda scale, pairs: outer_products.diagonal(pairs),
             log_det_gradient=tf.ones_like,
             retract=lambda scale, tangent: scale * tf.exp(tangent),
         ),
         euclidean=charts.Chart(
-            gradient=lambda scale, pairs: tf.reduce_sum(pairs.left * pairs.right, axis=0) / scale,
+            gradient=lambda scale, pairs: outer_products.diagonal(pairs) / scale,
             log_det_gradient=tf.math.reciprocal,
             retract=lambda scale, tangent: tf.maximum(scale + tangent, floor),
         ),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import charts, random, triangular
+from tfp_adaptive.internal import charts, outer_products, random, triangular
 from tfp_adaptive.typing import Pairs, Preconditioner, Tensor
 
 _BASIS_SEED = (0x6C6F7772, 0x616E6B)
@@ -106,18 +106,19 @@ def _log_det(parameters):
 
 def _gradient(parameters, pairs):
     _, basis, core = parameters
-    left, right = tf.matmul(pairs.left, basis), tf.matmul(pairs.right, basis)
+    all_left, all_right = outer_products.stack(pairs)
+    left, right = tf.matmul(all_left, basis), tf.matmul(all_right, basis)
     # T^{-T} Q^T left, row by row
     solved = tf.linalg.triangular_solve(core, tf.transpose(left), adjoint=True)
     shrunk = left - tf.transpose(solved)
     stretched = tf.matmul(right, core, transpose_b=True) - right
-    turn = tf.matmul(pairs.left, stretched, transpose_a=True)
-    turn += tf.matmul(pairs.right, shrunk, transpose_a=True)
-    unstretched = pairs.left - tf.matmul(shrunk, basis, transpose_b=True)
+    turn = tf.matmul(all_left, stretched, transpose_a=True)
+    turn += tf.matmul(all_right, shrunk, transpose_a=True)
+    unstretched = all_left - tf.matmul(shrunk, basis, transpose_b=True)
     return LowRankParameters(
-        scale=tf.reduce_sum(unstretched * _stretch(parameters, pairs.right), axis=0),
+        scale=tf.reduce_sum(unstretched * _stretch(parameters, all_right), axis=0),
         basis=_basis_unit(basis) * _orthogonal_part(basis, turn),
-        core=triangular.relative_gradient(Pairs(left, right)),
+        core=triangular.relative_gradient(Pairs((left,), (right,))),
     )
 
 

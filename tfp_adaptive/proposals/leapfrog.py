@@ -46,8 +46,6 @@ class _Carry(NamedTuple):
     position: Tensor
     velocity: Tensor
     gradient: Tensor
-    log_prob: Tensor
-    score: Tensor
     weighted: Tensor
     midpoint: Tensor
     midpoint_score: Tensor
@@ -130,22 +128,18 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
         position=state.position,
         velocity=start,
         gradient=gradient,
-        log_prob=state.log_prob,
-        score=state.score,
         weighted=length / 2 * gradient,
         midpoint=state.position,
         midpoint_score=state.score,
     )
-    carry = _integrate(target, factor, carry, num_steps, max_steps, is_random)
+    carry, log_prob, score = _integrate(target, factor, carry, num_steps, max_steps, is_random)
     end = carry.velocity - carry.gradient / 2
     kinetic = (chains.squared_norm(end) - chains.squared_norm(start)) / 2
     keeps_velocity = not isinstance(state.velocity, tuple)
     return Move(
-        proposed=ChainState(
-            carry.position, carry.log_prob, carry.score, end if keeps_velocity else ()
-        ),
+        proposed=ChainState(carry.position, log_prob, score, end if keeps_velocity else ()),
         rejected=state._replace(velocity=-start) if keeps_velocity else state,
-        energy_change=state.log_prob - carry.log_prob + kinetic,
+        energy_change=state.log_prob - log_prob + kinetic,
         midpoint=carry.midpoint,
         midpoint_score=carry.midpoint_score,
         curvature=(1 - length**2) / 6,
@@ -156,37 +150,45 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
     )
 
 
-def _integrate(target, factor, carry, num_steps, max_steps, is_random) -> _Carry:
-    """Runs all steps: unrolled where short, else as a loop with a static bound."""
+def _integrate(target, factor, carry, num_steps, max_steps, is_random):
+    """All steps, unrolled where short, else as a loop with a static bound: (carry, value, score).
 
-    def body(step, carry):
-        """Step number `step` (from 1): pay the kick owed, drift, find the new gradient."""
+    Only the last step needs the log-density, which often costs half as much as its gradient.
+    """
+
+    def drift(step, carry):
+        """Pays the kick owed from step `step` - 1 and moves on: (position, velocity)."""
         is_first = tf.cast(tf.equal(step, 1), carry.velocity.dtype)
         velocity = carry.velocity - (1 - is_first / 2) * carry.gradient
-        position = carry.position + factor.forward(velocity)
-        log_prob, score = target.value_and_score(position)
+        return carry.position + factor.forward(velocity), velocity
+
+    def arrive(step, carry, position, velocity, score):
         gradient = -factor.transpose(score)
         remaining = tf.cast(num_steps - step, velocity.dtype)
         is_midpoint = tf.equal(step, num_steps // 2)
-        return step + 1, _Carry(
+        return _Carry(
             position=position,
             velocity=velocity,
             gradient=gradient,
-            log_prob=log_prob,
-            score=score,
             weighted=carry.weighted + remaining * gradient,
             midpoint=tf.where(is_midpoint, position, carry.midpoint),
             midpoint_score=tf.where(is_midpoint, score, carry.midpoint_score),
         )
 
+    def body(step, carry):
+        position, velocity = drift(step, carry)
+        return step + 1, arrive(step, carry, position, velocity, target.score(position))
+
     if max_steps <= _MAX_UNROLLED_STEPS and not is_random:
-        for step in range(1, max_steps + 1):
+        for step in range(1, max_steps):
             _, carry = body(step, carry)
-        return carry
-    _, carry = tf.while_loop(
-        lambda step, _: step <= num_steps, body, (1, carry), maximum_iterations=max_steps
-    )
-    return carry
+    else:
+        _, carry = tf.while_loop(
+            lambda step, _: step < num_steps, body, (1, carry), maximum_iterations=max_steps - 1
+        )
+    position, velocity = drift(num_steps, carry)
+    log_prob, score = target.value_and_score(position)
+    return arrive(num_steps, carry, position, velocity, score), log_prob, score
 
 
 def _pullback(factor, move, energy_weight, position_cotangent) -> Pairs:
@@ -196,6 +198,6 @@ def _pullback(factor, move, energy_weight, position_cotangent) -> Pairs:
     if position_cotangent is not None:
         pull += factor.transpose(position_cotangent)
     return Pairs(
-        left=tf.concat([pull, -weighted, weight * (end - start)], axis=0),
-        right=tf.concat([jump, pull, end], axis=0),
+        left=(pull, -weighted, weight * (end - start)),
+        right=(jump, pull, end),
     )

@@ -58,7 +58,7 @@ def _make(evaluate, num_gradients) -> Proposal:
         pull = energy_weight[:, tf.newaxis] * gradient
         if position_cotangent is not None:
             pull += factor.transpose(position_cotangent)
-        return Pairs(pull, noise)
+        return Pairs((pull,), (noise,))
 
     return Proposal(
         stable_fraction=0.25,

@@ -43,8 +43,9 @@ def sample(
     Warm-up and sampling are two compiled programs; the second holds no adaptation code. Both run
     in chunks of about a quarter of a second, between which the progress bar moves; the draws do
     not depend on the chunks. The programs are kept with `target`: a second call with the same
-    target, settings and shapes compiles nothing. A kernel, or a target, that has changed since
-    then (a density that reads data which now differ) is compiled anew.
+    target, settings and shapes compiles nothing, whatever its seed and its numbers of draws and,
+    for adaptive kernels of this package, of warm-up steps. A kernel, or a target, that has changed
+    since then (a density that reads data which now differ) is compiled anew.
 
     Args:
       target: one of

@@ -110,4 +110,5 @@ def _call(program, position, seed, count):
         seed,
         tf.constant(position.num_rows),
         tf.constant(count),
+        *program.arguments,
     )

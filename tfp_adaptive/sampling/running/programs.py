@@ -40,7 +40,7 @@ class Program(NamedTuple):
     """A phase as compiled code."""
 
     advance: Compiled
-    """(state, kernel_results, seed, first_row, num_rows) -> `Chunk`."""
+    """(state, kernel_results, seed, first_row, num_rows, *arguments) -> `Chunk`."""
     row_specs: Any
     """Nest of `tf.TensorSpec` of what is kept of a row."""
     capacity: int
@@ -48,24 +48,28 @@ class Program(NamedTuple):
     steps_per_row: int
     has_acceptance: bool
     """Whether the kernel reports acceptance ratios."""
+    arguments: tuple = ()
+    """Tensors that the kernel depends on."""
 
 
 def make_program(
-    kernel: Any,
+    kernel_fn: Callable,
     trace_fn: Callable,
     start: tuple[Any, Any],
     *,
     steps_per_row: int,
     jit_compile: bool,
+    arguments: tuple = (),
 ) -> Program:
     """The program of a kernel; it is compiled when it is first called.
 
     Args:
-      kernel: any `tfp.mcmc.TransitionKernel`.
+      kernel_fn: `arguments` -> any `tfp.mcmc.TransitionKernel`.
       trace_fn: (state, kernel_results) -> nest of tensors kept in every row.
       start: (state, kernel_results), for their shapes.
       steps_per_row: steps taken for each row kept.
       jit_compile: whether to compile with XLA.
+      arguments: scalar tensors; a program serves all values of them.
     """
     traced = tf.function(trace_fn, autograph=False).get_concrete_function(*start)
     row_specs = tf.nest.map_structure(
@@ -73,7 +77,8 @@ def make_program(
     )
     capacity = max(1, min(_MAX_CHUNK_ROWS, _CHUNK_BYTES // _num_bytes(row_specs)))
 
-    def advance(state, kernel_results, seed, first_row, num_rows):
+    def advance(state, kernel_results, seed, first_row, num_rows, *arguments):
+        kernel = kernel_fn(*arguments)
         arrays = tf.nest.map_structure(
             lambda spec: tf.TensorArray(spec.dtype, capacity, element_shape=spec.shape), row_specs
         )
@@ -110,6 +115,7 @@ def make_program(
         capacity=capacity,
         steps_per_row=steps_per_row,
         has_acceptance=kernel_fields.find_field(start[1], 'log_accept_ratio') is not None,
+        arguments=arguments,
     )
 
 

@@ -1,6 +1,7 @@
 """Kernel and compiled programs of a run, kept with the target for the next run like it."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +9,18 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.kernels import FrozenKernel
+from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling import cache
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.running.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.running.phases import Position
 from tfp_adaptive.sampling.running.programs import Program, make_program
 from tfp_adaptive.sampling.running.signatures import signature
-from tfp_adaptive.sampling.running.statistics import draw_statistics, warmup_statistics_fn
+from tfp_adaptive.sampling.running.statistics import (
+    draw_statistics,
+    keeps_history,
+    warmup_statistics_fn,
+)
 from tfp_adaptive.sampling.targets import user_code
 from tfp_adaptive.sampling.targets.initial import Start
 from tfp_adaptive.sampling.targets.model import Model
@@ -47,7 +53,8 @@ class Setup:
       kernel: the one that warms up.
       descriptions: text that tells its settings from others, by their path.
       bootstrap: state -> kernel results.
-      warmup: program of the warm-up.
+      make_warmup: (kernel, number of steps) -> program of the warm-up.
+      warmup: the one of this kernel and number of steps.
       begin_sampling: last position of the warm-up -> first position of the sampling.
       make_sampling: (last position of the warm-up, any of the sampling) -> program of the sampling.
     """
@@ -55,6 +62,7 @@ class Setup:
     kernel: Any
     descriptions: dict[str, str]
     bootstrap: Callable
+    make_warmup: Callable[[Any, int], Program]
     warmup: Program
     begin_sampling: Callable[[Position], Position]
     make_sampling: Callable[[Position, Position], Program]
@@ -87,13 +95,28 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
             'settings',
         ),
     }
+    # a number that the program of the warm-up takes as an argument
+    free = {'settings.num_warmup_steps', 'kernel.num_adaptation_steps'}
+    fixed = {
+        path: leaf for path, leaf in leaves.items() if not _is_free(kernel) or path not in free
+    }
     shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
-    key = (start.key, shapes, tuple(sorted(leaves.items(), key=lambda item: item[0])))
+    key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
     found = cache.lookup(target, key)
+    descriptions = {path: leaf.text for path, leaf in leaves.items()}
     if found is None:
-        descriptions = {path: leaf.text for path, leaf in leaves.items()}
-        found = cache.store(target, key, _make_setup(kernel, descriptions, start, settings))
-    return found
+        return cache.store(target, key, _make_setup(kernel, descriptions, start, settings))
+    return dataclasses.replace(
+        found,
+        kernel=kernel,
+        descriptions=descriptions,
+        warmup=found.make_warmup(kernel, settings.num_warmup_steps),
+    )
+
+
+def _is_free(kernel):
+    """Whether one program serves every length of the adaptation."""
+    return isinstance(kernel, GradientAdaptiveKernel)
 
 
 def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
@@ -129,7 +152,7 @@ def _make_setup(kernel, descriptions, start, settings):
 
         def make():
             return make_program(
-                frozen_kernel,
+                lambda: frozen_kernel,
                 trace_fn,
                 (position.state, position.kernel_results),
                 steps_per_row=settings.num_steps_between_results + 1,
@@ -143,6 +166,26 @@ def _make_setup(kernel, descriptions, start, settings):
             shared.append(make())
         return shared[0]
 
+    warmups: dict[bool, Program] = {}
+
+    def make_warmup(kernel, num_steps):
+        with_history = keeps_history(kernel, kernel_results, num_steps)
+        arguments = (tf.constant(kernel.num_adaptation_steps),) if _is_free(kernel) else ()
+
+        def with_length(*length):
+            return kernel.copy(num_adaptation_steps=length[0]) if length else kernel
+
+        if with_history not in warmups:
+            warmups[with_history] = make_program(
+                with_length,
+                warmup_statistics_fn(kernel, with_history),
+                (start.state, kernel_results),
+                steps_per_row=1,
+                jit_compile=settings.jit_compile,
+                arguments=arguments,
+            )
+        return warmups[with_history]._replace(arguments=arguments)
+
     first = Position(start.state, kernel_results)
     # a `trace_fn` that fails is to do so before the warm-up
     make_sampling(first, begin_sampling(first))
@@ -150,13 +193,8 @@ def _make_setup(kernel, descriptions, start, settings):
         kernel=kernel,
         descriptions=descriptions,
         bootstrap=bootstrap,
-        warmup=make_program(
-            kernel,
-            warmup_statistics_fn(kernel, kernel_results, settings.num_warmup_steps),
-            (start.state, kernel_results),
-            steps_per_row=1,
-            jit_compile=settings.jit_compile,
-        ),
+        make_warmup=make_warmup,
+        warmup=make_warmup(kernel, settings.num_warmup_steps),
         begin_sampling=begin_sampling,
         make_sampling=make_sampling,
     )

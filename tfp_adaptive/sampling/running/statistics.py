@@ -77,11 +77,10 @@ class WarmupStatistics(NamedTuple):
     """Parameters of the preconditioner, or an empty tuple where they would not fit."""
 
 
-def warmup_statistics_fn(kernel: Any, kernel_results: Any, num_steps: int) -> Callable:
-    """The trace function of a warm-up: (state, kernel_results) -> `WarmupStatistics`.
+def keeps_history(kernel: Any, kernel_results: Any, num_steps: int) -> bool:
+    """Whether the history of the preconditioner takes less than 32 MiB.
 
-    The preconditioner is kept as long as its history takes less than 32 MiB, so that a dense
-    factor in 90 dimensions, or a diagonal in 8,000, can be watched over 1,000 steps.
+    So a dense factor in 90 dimensions, or a diagonal in 8,000, can be watched over 1,000 steps.
 
     Args:
       kernel: the kernel that warms up.
@@ -89,11 +88,22 @@ def warmup_statistics_fn(kernel: Any, kernel_results: Any, num_steps: int) -> Ca
       num_steps: length of the warm-up.
     """
     if not isinstance(kernel, SamplerKernel):
-        return lambda state, results: WarmupStatistics((), ())
-    parameters = getattr(kernel_results.adaptation, 'preconditioner', ())
-    leaves = tf.nest.flatten(parameters)
+        return False
+    leaves = tf.nest.flatten(getattr(kernel_results.adaptation, 'preconditioner', ()))
     history = num_steps * sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
-    if history > _MAX_LEARNED_BYTES:
+    return history <= _MAX_LEARNED_BYTES
+
+
+def warmup_statistics_fn(kernel: Any, with_history: bool) -> Callable:
+    """The trace function of a warm-up: (state, kernel_results) -> `WarmupStatistics`.
+
+    Args:
+      kernel: the kernel that warms up.
+      with_history: whether to keep the preconditioner of every step.
+    """
+    if not isinstance(kernel, SamplerKernel):
+        return lambda state, results: WarmupStatistics((), ())
+    if not with_history:
         return lambda state, results: WarmupStatistics(results.info, ())
     return lambda state, results: WarmupStatistics(
         results.info, getattr(results.adaptation, 'preconditioner', ())

@@ -1,0 +1,36 @@
+"""Sums of outer products, sum_m left_m right_m^T, kept as `Pairs`."""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains
+from tfp_adaptive.typing import Pairs
+
+
+def stack(pairs: Pairs) -> tuple[tf.Tensor, tf.Tensor]:
+    """The rows of all groups, each [..., M, D]."""
+    return _join(pairs.left), _join(pairs.right)
+
+
+def diagonal(pairs: Pairs) -> tf.Tensor:
+    """The diagonal of the sum, [D].
+
+    Group by group: XLA fuses a joined stack into the sum, where every element has to find its
+    group, which takes ten times as long.
+    """
+    return tf.add_n([_sum_of_rows(left * right) for left, right in zip(*pairs, strict=True)])
+
+
+def split_like(pairs: Pairs, left: tf.Tensor, right: tf.Tensor) -> Pairs:
+    """Stacked rows [M, K] in the groups of `pairs`."""
+    sizes = [chains.count(group) for group in pairs.left]
+    return Pairs(tuple(tf.split(left, sizes)), tuple(tf.split(right, sizes)))
+
+
+def _sum_of_rows(x):
+    # a product with a vector, or a plain sum, would be fused with all that x is made of, into a
+    # loop that does not vectorise: a product with two rows has x computed first
+    return tf.matmul(tf.ones([2, chains.count(x)], x.dtype), x)[0]
+
+
+def _join(groups):
+    return groups[0] if len(groups) == 1 else tf.concat(groups, axis=-2)
