@@ -192,7 +192,7 @@ class EntropyEstimate(NamedTuple):
     pairs: Pairs
     """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains."""
     forms: Pairs
-    """The same derivative in D: sum_m left[m]^T dD right[m], rows [C, D] at a time."""
+    """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D]."""
     is_finite: Tensor
     """[C] whether every quantity of this chain was finite; other chains' pairs are zeroed."""
     spectral_radius: Tensor

@@ -33,7 +33,7 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
 """Label -> what makes the sampler; each with the settings its authors recommend."""
 
 _DENSE = 'BlackJAX NUTS (dense)'
-_OWN_KEYS = ('ours', 'preconditioner')
+_OWN_KEYS = ('ours', 'preconditioner', 'seeds')
 
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -51,7 +51,7 @@ def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]
         problem = _problem(settings, options)
         made: dict[str, Sampler] = {}
         makers = {**own[target], **PEERS}
-        for seed in settings['seeds']:
+        for seed in options.get('seeds', settings['seeds']):
             for label in filter(wanted.__contains__, makers):
                 found = {
                     'target': target,

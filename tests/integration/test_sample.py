@@ -75,14 +75,35 @@ def test_second_call_traces_nothing(kernel):
 def test_a_warm_up_of_another_length_traces_nothing():
     """The length is an argument of the program: 20 steps after 40 are those of a fresh target."""
     target = Counted()
-    longer = run(target, num_warmup_steps=40)
+    longer = run(target, num_warmup_steps=np.int64(40))
     traced = target.num_traces
     shorter = run(target, num_warmup_steps=20)
     assert target.num_traces == traced
-    assert_identical(shorter.states, run(Counted(), num_warmup_steps=20).states)
+    other = Counted()
+    assert_identical(shorter.states, run(other, num_warmup_steps=20).states)
+    assert_identical(longer.states, run(other, num_warmup_steps=40).states)
     assert [each.kernel.num_adaptation_steps for each in (longer, shorter)] == [40, 20]
     assert len(shorter.warmup_trace.accept_prob) == 20
     assert not np.array_equal(longer.states, shorter.states)
+
+
+def test_counts_of_numpy():
+    count = np.int64(10)
+    make = functools.partial(tfpa.EntropyAdaptiveHMC, num_adaptation_steps=count)
+    found = run(num_results=count, num_warmup_steps=count, num_chains=None, kernel=make)
+    assert found.states.shape == (10, 4, 2)
+
+
+class _OfItsOwn(tfpa.EntropyAdaptiveHMC):
+    """A user's subclass, whose constructor is not its parent's."""
+
+    def __init__(self, log_prob, length):
+        super().__init__(log_prob, 1, length)
+
+
+def test_a_subclass_with_a_constructor_of_its_own():
+    found = run(kernel=lambda log_prob: _OfItsOwn(log_prob, 20))
+    assert found.kernel.num_adaptation_steps == 20
 
 
 def test_programs_are_those_of_the_settings():

@@ -63,6 +63,48 @@ def test_reversible(num_steps, setting):
     np.testing.assert_allclose(back.energy_change, -there.energy_change, atol=1e-11)
 
 
+def _is_in_the_gap(q):
+    return abs(q[:, 1]) < 0.1
+
+
+def _without_a_value(q):
+    return WELL.log_prob(q) + tf.where(_is_in_the_gap(q), np.nan, tf.zeros_like(q[:, 1]))
+
+
+def _without_an_entry_of_the_score(q):
+    """The value of the well; the chain rule meets 0 times the slope of the root of -1."""
+    root = tf.sqrt(tf.where(_is_in_the_gap(q), -tf.ones_like(q[:, 1]), 1) * abs(q[:, 1]))
+    return WELL.log_prob(q) + 0 * tf.where(_is_in_the_gap(q), 0, root)
+
+
+@pytest.mark.parametrize('num_steps', [3, 7])
+@pytest.mark.parametrize('log_prob', [_without_a_value, _without_an_entry_of_the_score])
+def test_reversible_across_a_gap(num_steps, log_prob, rng):
+    """Moves that pass where the value or the score is no number, and end elsewhere, lead back."""
+    matrix = problems.random_factor(rng, SIZE, scale=0.3)
+    position = rng.normal(size=[2000, SIZE])
+    position[:, 1] += 0.1 * np.sign(position[:, 1])
+    target = problems.packed(log_prob, position)
+    positions = []
+
+    def score(q):
+        positions.append(q.numpy())
+        return target.score(q)
+
+    watched = target._replace(score=score)
+    state = problems.state_at(target, position)
+    setting = watched, matrix, state, tf.constant(rng.normal(size=[2000, SIZE]))
+    there = propose(num_steps, setting)
+    is_kept = np.any([_is_in_the_gap(q) for q in positions], axis=0)
+    is_kept &= np.isfinite(there.energy_change)
+    assert is_kept.sum() > 20
+    back = propose(num_steps, (watched, matrix, there.proposed, -there.trajectory.end_velocity))
+    np.testing.assert_allclose(back.proposed.position[is_kept], state.position[is_kept], atol=1e-8)
+    np.testing.assert_allclose(
+        back.energy_change[is_kept], -there.energy_change[is_kept], atol=1e-7
+    )
+
+
 @pytest.mark.parametrize('num_steps', LENGTHS)
 def test_whitened_jump(num_steps, setting):
     """F^-1 (q_L - q_0) = L v_0 - w: the identity that spares every solve with F."""

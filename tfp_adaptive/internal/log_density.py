@@ -41,10 +41,10 @@ def value_and_gradients(fn: Callable, parts: list) -> tuple[tf.Tensor, list]:
 def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> LogDensity:
     """`fn(*parts)` as a log-density on [C, D].
 
-    Where the value or its gradient is not finite, the value is reported as -inf and the score as
-    zero: a trajectory that crosses such a region stays a number, and stays reversible, while one
-    that ends there is rejected. The score alone judges entry by entry: no value, no sum over the
-    coordinates, and as reversible.
+    Where the value or its gradient is not finite, `value_and_score` reports -inf and a score of
+    zero: a move that ends there is rejected. `score`, for places on the way, sets single entries
+    to zero: it is a function of the position too, so the move stays reversible, and it needs
+    neither the value nor a sum over coordinates. A move that overflows on the way is rejected.
 
     Args:
       fn: the user's log-density of parts [*batch, *event], returning [*batch].

@@ -27,7 +27,7 @@ def split_like(pairs: Pairs, left: tf.Tensor, right: tf.Tensor) -> Pairs:
 
 
 def _sum_of_rows(x):
-    # a product with a vector, or a plain sum, would be fused with all that x is made of, into a
+    # on CPUs XLA fuses a plain sum, or a product with a vector, with all that x is made of, into a
     # loop that does not vectorise: a product with two rows has x computed first
     return tf.matmul(tf.ones([2, chains.count(x)], x.dtype), x)[0]
 

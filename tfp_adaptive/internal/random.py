@@ -119,7 +119,7 @@ def _blocks(seed, count):
     """The blocks 0, ..., count - 1 of the stream, as two vectors of uint32 words.
 
     Those who need one word an item leave the other: laying both out in one vector costs XLA more
-    than computing them.
+    than computing them, unless they are few.
     """
     index = tf.cast(tf.range(count), tf.uint32)
     return threefry(_key(seed), (index, tf.zeros_like(index)))

@@ -118,7 +118,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
     @property
     def name(self) -> str:
         """Name of the operations this kernel creates."""
-        return self._parameters['name'] or _snake_case(type(self).__name__)
+        return self._parameters['name'] or _snake_case(type(self).__name__).lstrip('_')
 
     def experimental_with_shard_axes(self, shard_axis_names):
         """Not available: a part of the state must live on one device.

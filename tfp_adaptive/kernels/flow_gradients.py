@@ -175,7 +175,7 @@ def _finite_rows(x):
 
 
 def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
-    """The target on z; its `score` is the covector of `_covector`."""
+    """The target on z, whose scores are covectors of `_covector`; on the way with log-density 0."""
 
     def value_and_score(z):
         is_near = _is_near(z)
@@ -192,7 +192,13 @@ def _pull_back(flow, target, parameters, *, is_exact) -> LogDensity:
         impossible = tf.constant(float('-inf'), z.dtype)
         return tf.where(is_near, value + log_volume, impossible), covector
 
-    return target._replace(value_and_score=value_and_score, score=lambda z: value_and_score(z)[1])
+    def score(z):
+        z = _kept(z)
+        q = flow.forward(parameters, z)[0]
+        score = target.score(q) if is_exact else tf.stop_gradient(target.score(tf.stop_gradient(q)))
+        return _covector(flow, parameters, z, tf.zeros_like(z[:, 0]), score, is_exact=is_exact)
+
+    return target._replace(value_and_score=value_and_score, score=score)
 
 
 def _is_near(z):

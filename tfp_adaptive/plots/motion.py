@@ -114,6 +114,10 @@ def _mover(run, *, keeps_proposal):
     settings = run.frozen_kernel.parameters
     proposal = settings['proposal'] if keeps_proposal else proposals.leapfrog(1)
     target = make_target(run, 1)
+    if not keeps_proposal:
+        # a place on the way, which its score alone describes
+        passed = target
+        target = passed._replace(value_and_score=lambda q: (passed.value(q), passed.score(q)))
     make = make_move(run.layout.event, proposal, settings['preconditioner'])
 
     @tf.function(autograph=False)

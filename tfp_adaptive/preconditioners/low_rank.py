@@ -114,9 +114,12 @@ def _gradient(parameters, pairs):
     stretched = tf.matmul(right, core, transpose_b=True) - right
     turn = tf.matmul(all_left, stretched, transpose_a=True)
     turn += tf.matmul(all_right, shrunk, transpose_a=True)
+    stretched_right = _stretch(parameters, all_right)
     unstretched = all_left - tf.matmul(shrunk, basis, transpose_b=True)
     return LowRankParameters(
-        scale=tf.reduce_sum(unstretched * _stretch(parameters, all_right), axis=0),
+        scale=outer_products.diagonal(
+            outer_products.split_like(pairs, unstretched, stretched_right)
+        ),
         basis=_basis_unit(basis) * _orthogonal_part(basis, turn),
         core=triangular.relative_gradient(Pairs((left,), (right,))),
     )

@@ -77,7 +77,7 @@ def leapfrog(
       >>> proposal = tfpa.proposals.leapfrog(num_leapfrog_steps=[1, 2, 3])
     """
     lengths = _check_lengths(num_leapfrog_steps)
-    is_random = not isinstance(num_leapfrog_steps, (int, np.integer))
+    is_random = len(set(lengths)) > 1
     check_number('momentum_refreshment', momentum_refreshment)
     if not 0 < momentum_refreshment <= 1:
         raise ValueError(f'`momentum_refreshment` must lie in (0, 1]; got {momentum_refreshment}.')

@@ -44,7 +44,8 @@ def sample(
     in chunks of about a quarter of a second, between which the progress bar moves; the draws do
     not depend on the chunks. The programs are kept with `target`: a second call with the same
     target, settings and shapes compiles nothing, whatever its seed and its numbers of draws and,
-    for adaptive kernels of this package, of warm-up steps. A kernel, or a target, that has changed
+    for adaptive kernels of this package, of warm-up steps (as long as the history of the proposal
+    stays on one side of 32 MiB, up to which it is kept). A kernel, or a target, that has changed
     since then (a density that reads data which now differ) is compiled anew.
 
     Args:
@@ -118,6 +119,8 @@ def sample(
     arguments.check_flag('jit_compile', jit_compile)
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
+    num_results, num_warmup_steps = int(num_results), int(num_warmup_steps)
+    num_steps_between_results = int(num_steps_between_results)
     stopping.check(until, num_results, num_steps_between_results + 1)
     settings = setups.Settings(
         kernel, num_warmup_steps, num_steps_between_results, trace_fn, jit_compile

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from tfp_adaptive.sampling.targets.model import Model
 
 @dataclass(frozen=True)
 class Settings:
-    """What compiled code depends on beside the target and the shape of its state.
+    """What a run depends on beside the target and the state.
 
     Attributes:
       kernel: as `sample` was given it.
@@ -48,6 +49,8 @@ class Settings:
 @dataclass(frozen=True)
 class Setup:
     """Everything of a run that another run with the same arguments shares.
+
+    All but `kernel`, `descriptions` and `warmup` serve any length of the warm-up.
 
     Attributes:
       kernel: the one that warms up.
@@ -69,7 +72,7 @@ class Setup:
 
 
 def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
-    """The setup of an earlier run that equals this one, or a new one.
+    """The setup of an earlier run like this one, whatever its length of the warm-up, or a new one.
 
     Args:
       target: as `sample` was given it; keeps the setup.
@@ -95,10 +98,12 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
             'settings',
         ),
     }
-    # a number that the program of the warm-up takes as an argument
-    free = {'settings.num_warmup_steps', 'kernel.num_adaptation_steps'}
+    # the program of the warm-up takes them as an argument
+    lengths = {'settings.num_warmup_steps', 'kernel.num_adaptation_steps'}
     fixed = {
-        path: leaf for path, leaf in leaves.items() if not _is_free(kernel) or path not in free
+        path: leaf
+        for path, leaf in leaves.items()
+        if not _takes_length(kernel) or path not in lengths
     }
     shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
     key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
@@ -114,9 +119,13 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
     )
 
 
-def _is_free(kernel):
-    """Whether one program serves every length of the adaptation."""
-    return isinstance(kernel, GradientAdaptiveKernel)
+def _takes_length(kernel):
+    """Whether one program serves every length of the adaptation.
+
+    Not for subclasses from elsewhere, of which a copy may lose something.
+    """
+    own = GradientAdaptiveKernel.__module__.rpartition('.')[0]
+    return isinstance(kernel, GradientAdaptiveKernel) and type(kernel).__module__.startswith(own)
 
 
 def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
@@ -166,25 +175,26 @@ def _make_setup(kernel, descriptions, start, settings):
             shared.append(make())
         return shared[0]
 
+    specs = tf.nest.map_structure(
+        lambda x: tf.TensorSpec(x.shape, x.dtype), (start.state, kernel_results)
+    )
     warmups: dict[bool, Program] = {}
 
     def make_warmup(kernel, num_steps):
-        with_history = keeps_history(kernel, kernel_results, num_steps)
-        arguments = (tf.constant(kernel.num_adaptation_steps),) if _is_free(kernel) else ()
-
-        def with_length(*length):
-            return kernel.copy(num_adaptation_steps=length[0]) if length else kernel
-
+        with_history = keeps_history(kernel, specs[1], num_steps)
+        lengths: tuple = ()
+        if _takes_length(kernel):
+            lengths = (tf.cast(kernel.num_adaptation_steps, tf.int32),)
         if with_history not in warmups:
             warmups[with_history] = make_program(
-                with_length,
+                functools.partial(_with_length, kernel),
                 warmup_statistics_fn(kernel, with_history),
-                (start.state, kernel_results),
+                specs,
                 steps_per_row=1,
                 jit_compile=settings.jit_compile,
-                arguments=arguments,
+                arguments=lengths,
             )
-        return warmups[with_history]._replace(arguments=arguments)
+        return warmups[with_history]._replace(arguments=lengths)
 
     first = Position(start.state, kernel_results)
     # a `trace_fn` that fails is to do so before the warm-up
@@ -198,6 +208,12 @@ def _make_setup(kernel, descriptions, start, settings):
         begin_sampling=begin_sampling,
         make_sampling=make_sampling,
     )
+
+
+def _with_length(kernel, num_adaptation_steps=None):
+    if num_adaptation_steps is None:
+        return kernel
+    return kernel.copy(num_adaptation_steps=num_adaptation_steps)
 
 
 def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:

@@ -78,19 +78,19 @@ class WarmupStatistics(NamedTuple):
 
 
 def keeps_history(kernel: Any, kernel_results: Any, num_steps: int) -> bool:
-    """Whether the history of the preconditioner takes less than 32 MiB.
+    """Whether the history of the preconditioner takes at most 32 MiB.
 
     So a dense factor in 90 dimensions, or a diagonal in 8,000, can be watched over 1,000 steps.
 
     Args:
       kernel: the kernel that warms up.
-      kernel_results: its first results.
+      kernel_results: its first results, or their `tf.TensorSpec`s.
       num_steps: length of the warm-up.
     """
     if not isinstance(kernel, SamplerKernel):
         return False
     leaves = tf.nest.flatten(getattr(kernel_results.adaptation, 'preconditioner', ()))
-    history = num_steps * sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+    history = num_steps * sum(leaf.dtype.size * leaf.shape.num_elements() for leaf in leaves)
     return history <= _MAX_LEARNED_BYTES
 
 
