@@ -26,6 +26,7 @@ class Row:
       is_converged: whether the chains of every seed agree.
       shape: chains x draws.
       compile_seconds: largest.
+      num_seeds: of which the figures are medians.
     """
 
     sampler: str
@@ -39,6 +40,7 @@ class Row:
     is_converged: bool = False
     shape: str = ''
     compile_seconds: float = math.nan
+    num_seeds: int = 1
 
 
 def summarise(runs: list[dict[str, Any]], wanted_ess: float, max_rhat: float) -> Row:
@@ -75,6 +77,7 @@ def summarise(runs: list[dict[str, Any]], wanted_ess: float, max_rhat: float) ->
         is_converged=max(rhats) <= max_rhat,
         shape=f'{first["num_chains"]} x {first["num_results"]}',
         compile_seconds=float(max(column('compile_seconds'))),
+        num_seeds=len(runs),
     )
 
 
@@ -139,6 +142,10 @@ def _best(rows: list[Row], name: str) -> Row | None:
 
 
 def _target_table(target, size, rows, settings) -> Table:
+    num_seeds = max(row.num_seeds for row in rows)
+    runs = f'medians over {num_seeds} seeds, R-hat the worst of them'
+    if num_seeds == 1:
+        runs = 'one run each'
     return Table(
         title=f'{target}, d = {size}',
         columns=[
@@ -153,10 +160,9 @@ def _target_table(target, size, rows, settings) -> Table:
         ],
         rows=[_cells(row, settings['max_rhat']) for row in rows],
         note=(
-            f'ESS: smallest over all coordinates of q and q^2, all chains together; medians over '
-            f'{len(settings["seeds"])} seeds, R-hat the worst of them. Gradients in warm-up: per '
-            f'chain. With warm-up: until a minimum ESS of {settings["wanted_ess"]:,.0f}. '
-            f'Compilation is apart.'
+            f'ESS: smallest over all coordinates of q and q^2, all chains together; {runs}. '
+            f'Gradients in warm-up: per chain. With warm-up: until a minimum ESS of '
+            f'{settings["wanted_ess"]:,.0f}. Compilation is apart.'
         ),
     )
 

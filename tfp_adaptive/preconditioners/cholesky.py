@@ -55,7 +55,7 @@ def cholesky(
         init=lambda event_size, dtype, guess: tf.linalg.diag(
             charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
         ),
-        forward=lambda factor, x: tf.matmul(x, factor, transpose_b=True),
+        forward=lambda factor, x: tf.matmul(x, triangular.transposed(factor)),
         transpose=lambda factor, x: tf.matmul(x, factor),
         log_det=triangular.log_det,
         **chart._asdict(),
