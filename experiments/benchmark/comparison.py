@@ -9,6 +9,17 @@ import numpy as np
 from experiments.config import Config
 from experiments.tables import Table
 
+_RESPECTS = {
+    'ess_per_gradient': 'minimum ESS per gradient',
+    'ess_per_second': 'minimum ESS per second',
+    'ess_per_second_in_all': 'minimum ESS per second with warm-up',
+}
+_STANDINGS_NOTE = (
+    'The best of ours against the best peer in each respect, of those that converged; below 1 the '
+    'peer is first. `first kernel`: the ratio of the first row of the tables below, which is the '
+    'kernel that `sample` takes by default where the target has a Cholesky factor.'
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -95,43 +106,27 @@ def tables(config: Config, results: dict[str, Any]) -> list[Table]:
         for target, samplers in by_target.items()
     }
     sizes = {run['target']: run['event_size'] for run in results.values() if 'event_size' in run}
-    standings = Table(
-        title='Where we stand',
-        columns=[
-            'target',
-            'd',
-            'ours',
-            'per gradient',
-            'best peer',
-            'per gradient',
-            'ours / best',
-            'best peer per second',
-            'ours / best',
-            'best peer with warm-up',
-            'ours / best',
-        ],
-        rows=[_standing(target, sizes.get(target), found) for target, found in rows.items()],
-        note=(
-            'Minimum ESS per gradient, per second, and per second with warm-up, of the kernel of '
-            'ours that is best per second with warm-up; each against the best peer in that '
-            'respect, of those that converged. Below 1 the peer is first.'
-        ),
-    )
-    return [standings, *(_target_table(t, sizes.get(t), r, settings) for t, r in rows.items())]
+    standings = [
+        Table(
+            title=f'Where we stand: {what}',
+            columns=['target', 'd', 'ours', 'ESS', 'best peer', 'ESS', 'ratio', 'first kernel'],
+            rows=[_standing(name, t, sizes.get(t), found) for t, found in rows.items()],
+        )
+        for name, what in _RESPECTS.items()
+    ]
+    standings[-1] = dataclasses.replace(standings[-1], note=_STANDINGS_NOTE)
+    return [*standings, *(_target_table(t, sizes.get(t), r, settings) for t, r in rows.items())]
 
 
-def _standing(target, size, rows) -> list[Any]:
-    own = _best([row for row in rows if row.is_ours], 'ess_per_second_in_all')
-    peers = [row for row in rows if not row.is_ours and row.is_converged]
-    cells: list[Any] = [target, size, own.sampler if own else None]
-    cells.append(own.ess_per_gradient if own else None)
-    for name in ('ess_per_gradient', 'ess_per_second', 'ess_per_second_in_all'):
-        peer = _best(peers, name)
-        cells.append(peer.sampler if peer else None)
-        if name == 'ess_per_gradient':
-            cells.append(peer.ess_per_gradient if peer else None)
-        cells.append(getattr(own, name) / getattr(peer, name) if own and peer else None)
-    return cells
+def _standing(respect, target, size, rows) -> list[Any]:
+    own = _best([row for row in rows if row.is_ours], respect)
+    first = next((row for row in rows if row.is_ours and not row.unavailable), None)
+    peer = _best([row for row in rows if not row.is_ours and row.is_converged], respect)
+    theirs = getattr(peer, respect) if peer else math.nan
+    cells: list[Any] = [target, size]
+    for row in (own, peer):
+        cells += [row.sampler, getattr(row, respect)] if row else [None, None]
+    return cells + [getattr(row, respect) / theirs if row else None for row in (own, first)]
 
 
 def _best(rows: list[Row], name: str) -> Row | None:

@@ -1,5 +1,6 @@
 """What the benchmark's tables say of given figures."""
 
+import numpy as np
 import pytest
 
 from experiments.benchmark import comparison
@@ -46,41 +47,42 @@ def test_chains_that_never_move_have_no_size():
 def _tables(*runs):
     config = load_settings('peers')
     results = {f'{run["target"]}: {run["sampler"]}': run for run in runs}
-    standings, target = comparison.tables(config, results)
-    return standings.rows[0], {row[0]: row for row in target.rows}
+    *standings, target = comparison.tables(config, results)
+    return [table.rows[0] for table in standings], {row[0]: row for row in target.rows}
 
 
 def test_standing_against_the_best_peer_in_each_respect():
-    standing, rows = _tables(
+    (by_gradient, by_second, in_all), rows = _tables(
         _run('L=2', is_ours=True),
+        _run('L=5', is_ours=True, sampling_seconds=0.1, warmup_seconds=9.0),
         _run('sparing', num_gradients=100.0, sampling_seconds=1.0),
         _run('fast', sampling_seconds=0.125, warmup_seconds=8.0),
     )
-    assert standing == [
-        *('ripley', 3, 'L=2', 0.25),
-        *('sparing', 0.5, 0.5),
-        *('fast', 0.5),
-        *('sparing', pytest.approx((1000 / 2.5) / (1000 / 4))),
-    ]
-    assert len(rows) == 3
+    assert by_gradient == ['ripley', 3, 'L=2', 0.25, 'sparing', 0.5, 0.5, 0.5]
+    assert by_second == ['ripley', 3, 'L=5', 5000, 'fast', 4000, 1.25, 0.5]
+    ratio = pytest.approx((1000 / 2.5) / (1000 / 4))
+    assert in_all == ['ripley', 3, 'L=2', 400, 'sparing', 250, ratio, ratio]
+    assert len(rows) == 4
 
 
 def test_a_peer_that_did_not_converge_is_flagged_and_not_first():
-    standing, rows = _tables(
+    standings, rows = _tables(
         _run('L=2', is_ours=True),
         _run('good', min_ess=100.0),
         _run('stuck', min_ess=900.0, max_rhat=1.3),
     )
-    assert standing[4] == 'good'
+    assert [standing[4] for standing in standings] == ['good'] * 3
     assert rows['stuck'][5] == '1.300: above 1.05, not converged'
     assert rows['good'][5] == '1.001'
 
 
 def test_a_peer_that_is_not_there_says_so():
     missing = {'target': 'ripley', 'sampler': 'x', 'is_ours': False, 'unavailable': 'no x'}
-    standing, rows = _tables(_run('L=2', is_ours=True), missing)
+    standings, rows = _tables(_run('L=2', is_ours=True), missing)
     assert rows['x'][:2] == ['x', 'no x']
-    assert standing[4:] == [None] * 7
+    for standing in standings:
+        assert standing[4:6] == [None] * 2
+        assert np.isnan(standing[6:]).all()
 
 
 def _curve(*values):
