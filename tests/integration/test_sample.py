@@ -240,7 +240,10 @@ def test_dict_states():
 
 
 def test_xla_compiles_an_auto_batched_model_once():
-    """XLA used to take the seed for a compile-time constant there, and to compile in each call."""
+    """XLA used to take the seed for a compile-time constant there, and to compile in each call.
+
+    So it could with the length of the warm-up.
+    """
 
     @tfd.JointDistributionCoroutineAutoBatched
     def model():
@@ -253,7 +256,9 @@ def test_xla_compiles_an_auto_batched_model_once():
 
     def seconds(seed):
         before = time.perf_counter()
-        found = run(target, 40, 0, seed=seed, jit_compile=True, kernel=tfpa.GradientAdaptiveMALA)
+        found = run(
+            target, 40, 10 * seed, seed=seed, jit_compile=True, kernel=tfpa.GradientAdaptiveMALA
+        )
         return time.perf_counter() - before, found.timings
 
     _, timings = seconds(1)
