@@ -45,14 +45,18 @@ def run(options: argparse.Namespace) -> None:
     chosen = _chosen(options.only)
     settings = settings_of(chosen, options.assignments)
     folder = options.output / FOLDER
-    if not options.no_run:
-        for name in chosen:
-            measure(SECTIONS[name], settings[name], folder, again=options.again)
     everything = {name: settings.get(name) or load_settings(name) for name in SECTIONS}
-    sections = [
-        (SECTIONS[name], config, Ledger(folder, config)) for name, config in everything.items()
-    ]
-    print(page.write(sections, folder, options.publish))
+
+    def write():
+        sections = [
+            (SECTIONS[name], config, Ledger(folder, config)) for name, config in everything.items()
+        ]
+        return page.write(sections, folder, options.publish)
+
+    for name in [] if options.no_run else chosen:
+        measure(SECTIONS[name], settings[name], folder, again=options.again)
+        write()
+    print(write())
 
 
 def measure(section: Section, config: Config, folder: pathlib.Path, again: bool) -> None:
@@ -64,6 +68,7 @@ def measure(section: Section, config: Config, folder: pathlib.Path, again: bool)
     for key, unit in section.units(config):
         if ledger.is_done(key) and not again:
             continue
+        ledger.check_environment()
         begin = time.perf_counter()
         result = unit()
         seconds = time.perf_counter() - begin

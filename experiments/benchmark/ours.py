@@ -1,8 +1,15 @@
-"""Our samplers in the comparison: `tfpa.sample`, nothing tuned to the target."""
+"""Our samplers in the comparison: `tfpa.sample` with what the settings choose for a target.
+
+That is the structure of the preconditioner and the number of leapfrog steps; for the stochastic
+volatility also the refreshment and the penalty, as in its experiment. All else is the default.
+"""
 
 import tfp_adaptive as tfpa
 from experiments.benchmark import kernels
 from experiments.benchmark.sampling import Draws, Problem, Sampler
+
+DEFAULT = 'L=1 refreshed 0.6'
+"""What `sample` takes by default, but for the preconditioner."""
 
 
 def make(label: str, num_chains: int, problem: Problem) -> Sampler:

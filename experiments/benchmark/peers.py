@@ -30,10 +30,10 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'ChEES-HMC (64 chains; diagonal)': functools.partial(peers_blackjax.chees, 64, 'diagonal'),
     'nutpie (low rank)': peers_nutpie.low_rank,
 }
-"""Label -> what makes the sampler; each with the settings its authors recommend."""
+"""Label -> what makes the sampler; each with its defaults, or the settings of its own tests."""
 
 _DENSE = 'BlackJAX NUTS (dense)'
-_OWN_KEYS = ('ours', 'preconditioner', 'seeds')
+_OWN_KEYS = ('ours', 'preconditioner', 'max_seeds')
 
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -51,7 +51,7 @@ def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]
         problem = _problem(settings, options)
         made: dict[str, Sampler] = {}
         makers = {**own[target], **PEERS}
-        for seed in options.get('seeds', settings['seeds']):
+        for seed in settings['seeds'][: options.get('max_seeds')]:
             for label in filter(wanted.__contains__, makers):
                 found = {
                     'target': target,

@@ -101,9 +101,23 @@ class Ledger:
         """{key: result}."""
         return {key: unit.result for key, unit in self.units.items()}
 
+    def check_environment(self) -> None:
+        """Checks that what is there was measured on this machine with these versions.
+
+        Raises:
+          ExperimentError: if it was not.
+        """
+        here = _environment()
+        for name, value in self.environment.items():
+            if name in here and here[name] != value:
+                raise ExperimentError(
+                    f'{self.path} was measured with {name} {value}; here it is {here[name]}: '
+                    f'measure into another --output, or remove the file.'
+                )
+
     def put(self, key: str, result: dict[str, Any], seconds: float) -> None:
         """Keeps a unit that has just been measured on this machine."""
-        self.environment = {**records.environment(), **_versions(_PEERS)}
+        self.environment = _environment()
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
         self.units[key] = Unit(records.without_nan(result), finished, seconds, os.getloadavg()[0])
         content = {
@@ -115,6 +129,10 @@ class Ledger:
         scratch = self.path.with_suffix('.partial')
         scratch.write_text(json.dumps(content, indent=1, allow_nan=False) + '\n')
         scratch.replace(self.path)
+
+
+def _environment() -> dict[str, Any]:
+    return {**records.environment(), **_versions(_PEERS)}
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, programs
-from experiments.benchmark import scaling, scaling_process
+from experiments.benchmark import peers, scaling, scaling_process, section
 from experiments.benchmark.command import SECTIONS, measure, settings_of
 from experiments.benchmark.section import Ledger, Section, load_settings
 from experiments.config import ConfigError
@@ -157,6 +157,13 @@ def test_peers(tmp_path, small_data):
     assert '| ripley ' in page
 
 
+def test_a_slow_target_takes_fewer_seeds():
+    keys = [key for key, _ in peers.SECTION.units(load_settings('peers', ['seeds=4,5']))]
+    assert 'german: L=2: seed 5' in keys
+    assert 'caravan: L=2: seed 4' in keys
+    assert 'caravan: L=2: seed 5' not in keys
+
+
 def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
     monkeypatch.setitem(__import__('sys').modules, 'nutpie', None)
     results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, 'samplers=nutpie (low rank)')
@@ -245,6 +252,18 @@ def test_results_of_other_settings_are_kept_apart(tmp_path):
     edited.settings['num_steps'] = 51
     assert Ledger(tmp_path, edited).path == Ledger(tmp_path, plain).path
     assert not Ledger(tmp_path, edited).units
+
+
+def test_results_of_other_versions_are_not_mixed_with_new_ones(tmp_path, monkeypatch):
+    calls, config = [], load_settings('counts')
+    Ledger(tmp_path, config).put('a', {'value': 7}, 1.0)
+    environment = section._environment
+    monkeypatch.setattr(section, '_environment', lambda: {**environment(), 'numpy': '0.1'})
+    with pytest.raises(ExperimentError, match=r'counts\.json was measured with numpy .*here'):
+        measure(_section(calls), config, tmp_path, again=False)
+    assert not calls
+    measure(_section(calls), config, tmp_path / 'elsewhere', again=False)
+    assert calls == ['a', 'b']
 
 
 def test_a_selection_changes_no_result(tmp_path):

@@ -275,6 +275,9 @@ KERNELS = {
     'nuts': lambda p: tfmc.DualAveragingStepSizeAdaptation(tfmc.NoUTurnSampler(p, 0.5), 15),
     'slice': lambda p: tfmc.SliceSampler(p, step_size=1.0, max_doublings=3),
     'replica exchange': lambda p: tfmc.ReplicaExchangeMC(p, [1.0, 0.5], make_hmc),
+    'composite results': lambda p: tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
+        p, step_size=0.5, num_leapfrog_steps=2
+    ),
     'class': tfpa.GradientAdaptiveMALA,
     'partial': functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=1),
 }

@@ -56,8 +56,8 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     if (left.shape[-2] or 0) <= factor.shape[-1]:
         gradient = tf.matmul(solve_from_right(factor, left), right, transpose_a=True)
     else:
-        transposed = tf.matmul(right, left, transpose_a=True)
-        gradient = tf.linalg.matrix_transpose(solve_from_right(factor, transposed))
+        product = tf.matmul(right, left, transpose_a=True)
+        gradient = tf.linalg.matrix_transpose(solve_from_right(factor, product))
     return tf.linalg.band_part(gradient, -1, 0)
 
 

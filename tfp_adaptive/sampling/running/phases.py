@@ -11,7 +11,7 @@ from tfp_adaptive.sampling.running.programs import Program
 from tfp_adaptive.sampling.targets import user_code
 
 _SECONDS_PER_CHUNK = 0.25
-_MAX_GROWTH = 100
+_MAX_GROWTH = 32
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,7 @@ def _make_setup(kernel, descriptions, start, settings):
             shared.append(make())
         return shared[0]
 
-    specs = tf.nest.map_structure(
-        lambda x: tf.TensorSpec(x.shape, x.dtype), (start.state, kernel_results)
-    )
+    specs = tf.nest.map_structure(tf.type_spec_from_value, (start.state, kernel_results))
     warmups: dict[bool, Program] = {}
 
     def make_warmup(kernel, num_steps):
