@@ -165,9 +165,10 @@ def _draw(config: Config, results: dict[str, Any], folder: pathlib.Path) -> list
     settings = config.settings
     found = list(results.values())
     by_size = [case for case in found if case['num_chains'] == settings['num_chains']]
-    if not by_size:
+    by_chains = _by_chains(found, settings)
+    if not by_size or not by_chains:
         return []
-    figures.scaling(by_size, _by_chains(found, settings), folder / FIGURE)
+    figures.scaling(by_size, by_chains, folder / FIGURE)
     return [FIGURE]
 
 

@@ -113,6 +113,12 @@ def test_scaling(tmp_path, monkeypatch):
     assert f'![{scaling.FIGURE}]' in page
 
 
+def test_scaling_that_is_half_done_has_no_figure(tmp_path):
+    config = load_settings('scaling')
+    case = {'preconditioner': 'diagonal', 'num_dims': 10, 'num_chains': 10}
+    assert not scaling.SECTION.draw(config, {'a': case}, tmp_path)
+
+
 @pytest.mark.slow
 def test_scaling_in_a_fresh_process():
     case = {
