@@ -92,12 +92,9 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
 
 
 def _by_chains(found, settings):
-    return [
-        case
-        for case in found
-        if (case['preconditioner'], case['num_dims'])
-        == (settings['chains_preconditioner'], settings['chains_dims'])
-    ]
+    wanted = settings['chains_preconditioner'], settings['chains_dims']
+    cases = [case for case in found if (case['preconditioner'], case['num_dims']) == wanted]
+    return sorted(cases, key=lambda case: case['num_chains'])
 
 
 def _case_table(title, cases, settings=None) -> Table:

@@ -113,6 +113,14 @@ def test_scaling(tmp_path, monkeypatch):
     assert f'![{scaling.FIGURE}]' in page
 
 
+def test_scaling_goes_from_few_chains_to_many():
+    settings = {'chains_preconditioner': 'diagonal', 'chains_dims': 5}
+    case = {'preconditioner': 'diagonal', 'num_dims': 5}
+    cases = [{**case, 'num_chains': n} for n in (10, 1, 100)]
+    found = scaling._by_chains([*cases, {**case, 'num_dims': 6, 'num_chains': 2}], settings)
+    assert [case['num_chains'] for case in found] == [1, 10, 100]
+
+
 def test_scaling_that_is_half_done_has_no_figure(tmp_path):
     config = load_settings('scaling')
     case = {'preconditioner': 'diagonal', 'num_dims': 10, 'num_chains': 10}
