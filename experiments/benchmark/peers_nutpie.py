@@ -53,7 +53,8 @@ def low_rank(problem: Problem) -> Sampler:
 
     def time_both(model, seed):
         """Least seconds of the warm-up, and of all, and the draws."""
-        short, whole = [], []
+        short: list[float] = []
+        whole: list[float] = []
         while sum(short + whole) < _SECONDS and len(whole) < _MAX_REPETITIONS:
             short.append(call(model, 1, seed)[1])
             trace, seconds = call(model, problem.num_results, seed)
