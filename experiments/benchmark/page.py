@@ -21,7 +21,7 @@ def write(
     folder: pathlib.Path,
     publish: pathlib.Path | None = None,
 ) -> pathlib.Path:
-    """Writes `folder`/benchmark.md from the sections that have results.
+    """Writes `folder`/benchmark.md from the results there are.
 
     Args:
       sections: with their settings and results.
@@ -33,6 +33,7 @@ def write(
     texts, figures = [_INTRODUCTION.format(names=names)], []
     for section, config, ledger in sections:
         if not ledger.units:
+            texts += [f'## {config.description}\n', 'Not measured.\n']
             continue
         drawn = section.draw(config, ledger.results, folder)
         tables = section.tables(config, ledger.results)

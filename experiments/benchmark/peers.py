@@ -16,6 +16,7 @@ from experiments.benchmark.sampling import Problem, Sampler
 from experiments.benchmark.section import Section
 from experiments.config import Config, ConfigError
 from experiments.optional import MissingPackageError
+from experiments.tables import Table
 
 PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'TFP NUTS (unit metric)': peers_tfp.nuts,
@@ -119,4 +120,12 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
     }
 
 
-SECTION = Section('peers', _units, comparison.tables)
+def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
+    samplers = {
+        options['label']: [*_ours(options['ours'], config.settings), *PEERS]
+        for options in config.targets
+    }
+    return comparison.tables(config, results, samplers)
+
+
+SECTION = Section('peers', _units, _tables)

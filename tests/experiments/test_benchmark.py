@@ -334,4 +334,6 @@ def test_the_page_can_be_published(tmp_path):
     public = tmp_path / 'docs'
     arguments = ['--no-run', '--output', str(tmp_path), '--publish', str(public)]
     assert cli.main(['benchmark', *arguments]) == 0
-    assert (public / 'benchmark.md').read_text().startswith('# Benchmark')
+    page = (public / 'benchmark.md').read_text()
+    assert page.startswith('# Benchmark')
+    assert page.count('Not measured.') == len(SECTIONS)

@@ -46,7 +46,8 @@ def test_chains_that_never_move_have_no_size():
 def _tables(*runs):
     config = load_settings('peers')
     results = {f'{run["target"]}: {run["sampler"]}': run for run in runs}
-    *standings, target = comparison.tables(config, results)
+    samplers = {'ripley': [run['sampler'] for run in runs]}
+    *standings, target = comparison.tables(config, results, samplers)
     return [table.rows[0] for table in standings], {row[0]: row for row in target.rows}
 
 
@@ -81,6 +82,22 @@ def test_a_peer_that_is_not_there_says_so():
     assert rows['x'][:2] == ['x', 'no x']
     for standing in standings:
         assert standing[4:] == [None] * 4
+
+
+def test_what_was_not_measured_is_named():
+    samplers = {'caravan': ['L=2', 'x'], 'ripley': ['L=2', 'x', 'y']}
+    results = {'one': _run('x'), 'two': _run('L=2', is_ours=True)}
+    tables = comparison.tables(load_settings('peers'), results, samplers)
+    assert tables[2].note.endswith(' Not measured: caravan; on ripley y.')
+    assert tables[3].note.endswith(' Not measured: y.')
+    # the order is that of the settings, not of the measurements
+    assert [row[0] for row in tables[3].rows] == ['L=2', 'x']
+
+
+def test_nothing_is_missing_where_all_was_measured():
+    results = {'one': _run('x'), 'two': _run('L=2', is_ours=True)}
+    tables = comparison.tables(load_settings('peers'), results, {'ripley': ['L=2', 'x']})
+    assert not any('Not measured' in (table.note or '') for table in tables)
 
 
 def _curve(*values):

@@ -139,10 +139,10 @@ def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
 
 
 def _make_setup(kernel, descriptions, start, settings):
-    model, can_freeze = start.model, hasattr(kernel, 'frozen')
+    can_freeze = hasattr(kernel, 'frozen')
     bootstrap = Compiled(kernel.bootstrap_results)
     with user_code.explained('kernel', tf.nest.flatten(start.state)), _in_terms_of_sample():
-        kernel_results = bootstrap(start.state)
+        first = Position(start.state, bootstrap(start.state))
 
     @Compiled
     def freeze_results(kernel_results, state):
@@ -153,7 +153,54 @@ def _make_setup(kernel, descriptions, start, settings):
         results = freeze_results(results, warmup.state) if can_freeze else results
         return Position(warmup.state, results)
 
-    trace_fn = _sampling_trace_fn(model, settings.trace_fn)
+    trace_fn = _sampling_trace_fn(start.model, settings.trace_fn)
+    make_sampling = _sampling_maker(kernel, trace_fn, settings)
+    # a `trace_fn` that fails is to do so before the warm-up
+    make_sampling(first, begin_sampling(first))
+    make_warmup = _warmup_maker(first, settings.jit_compile)
+    return Setup(
+        kernel=kernel,
+        descriptions=descriptions,
+        bootstrap=bootstrap,
+        make_warmup=make_warmup,
+        warmup=make_warmup(kernel, settings.num_warmup_steps),
+        begin_sampling=begin_sampling,
+        make_sampling=make_sampling,
+    )
+
+
+def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Program]:
+    """(kernel, number of steps) -> program of the warm-up.
+
+    Two serve all numbers of steps: with the history of the preconditioner, and without where it
+    would be too long.
+    """
+    specs = tf.nest.map_structure(tf.type_spec_from_value, (first.state, first.kernel_results))
+    programs: dict[bool, Program] = {}
+
+    def make_warmup(kernel, num_steps):
+        with_history = keeps_history(kernel, specs[1], num_steps)
+        lengths: tuple = ()
+        if _takes_length(kernel):
+            lengths = (tf.cast(kernel.num_adaptation_steps, tf.int32),)
+        if with_history not in programs:
+            programs[with_history] = make_program(
+                functools.partial(_with_length, kernel),
+                warmup_statistics_fn(kernel, with_history),
+                specs,
+                steps_per_row=1,
+                jit_compile=jit_compile,
+                arguments=lengths,
+            )
+        return programs[with_history]._replace(arguments=lengths)
+
+    return make_warmup
+
+
+def _sampling_maker(
+    kernel, trace_fn, settings: Settings
+) -> Callable[[Position, Position], Program]:
+    """(last position of the warm-up, any of the sampling) -> program of the sampling."""
     shared: list[Program] = []
 
     def make_sampling(warmup, position):
@@ -175,37 +222,7 @@ def _make_setup(kernel, descriptions, start, settings):
             shared.append(make())
         return shared[0]
 
-    specs = tf.nest.map_structure(tf.type_spec_from_value, (start.state, kernel_results))
-    warmups: dict[bool, Program] = {}
-
-    def make_warmup(kernel, num_steps):
-        with_history = keeps_history(kernel, specs[1], num_steps)
-        lengths: tuple = ()
-        if _takes_length(kernel):
-            lengths = (tf.cast(kernel.num_adaptation_steps, tf.int32),)
-        if with_history not in warmups:
-            warmups[with_history] = make_program(
-                functools.partial(_with_length, kernel),
-                warmup_statistics_fn(kernel, with_history),
-                specs,
-                steps_per_row=1,
-                jit_compile=settings.jit_compile,
-                arguments=lengths,
-            )
-        return warmups[with_history]._replace(arguments=lengths)
-
-    first = Position(start.state, kernel_results)
-    # a `trace_fn` that fails is to do so before the warm-up
-    make_sampling(first, begin_sampling(first))
-    return Setup(
-        kernel=kernel,
-        descriptions=descriptions,
-        bootstrap=bootstrap,
-        make_warmup=make_warmup,
-        warmup=make_warmup(kernel, settings.num_warmup_steps),
-        begin_sampling=begin_sampling,
-        make_sampling=make_sampling,
-    )
+    return make_sampling
 
 
 def _with_length(kernel, num_adaptation_steps=None):
