@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tests.support import twins
 from tests.unit import problems
@@ -72,9 +73,20 @@ def _without_a_value(q):
 
 
 def _without_an_entry_of_the_score(q):
-    """The value of the well; the chain rule meets 0 times the slope of the root of -1."""
-    root = tf.sqrt(tf.where(_is_in_the_gap(q), -tf.ones_like(q[:, 1]), 1) * abs(q[:, 1]))
-    return WELL.log_prob(q) + 0 * tf.where(_is_in_the_gap(q), 0, root)
+    """The value of the well; the chain rule divides nought by nought in the gap."""
+    ratio = q[:, 1] / tf.where(_is_in_the_gap(q), 0, tf.ones_like(q[:, 1]))
+    return WELL.log_prob(q) + 0 * tf.where(_is_in_the_gap(q), 0, ratio)
+
+
+def test_the_gaps_are_there():
+    """What the moves have to cope with: no value, and no entry of the score, in the gap alone."""
+    q = tf.constant([[0.3] * SIZE, [0.05] * SIZE], tf.float64)
+    np.testing.assert_array_equal(np.isfinite(_without_a_value(q)), [True, False])
+    value, score = tfp.math.value_and_gradient(_without_an_entry_of_the_score, q)
+    assert np.isfinite(value).all()
+    is_there = np.ones([2, SIZE], bool)
+    is_there[1, 1] = False
+    np.testing.assert_array_equal(np.isfinite(score), is_there)
 
 
 @pytest.mark.parametrize('num_steps', [3, 7])
