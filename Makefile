@@ -11,7 +11,7 @@ run: $(VENV)/experiments
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-slow: $(VENV)/test
+slow: $(VENV)/test,peers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: $(VENV)/test

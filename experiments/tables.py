@@ -30,6 +30,11 @@ def to_markdown(table: Table, level: int = 2) -> str:
     return '\n'.join([*lines, *(['', table.note] if table.note else [])]) + '\n'
 
 
+def goal(limit: float, *values: float) -> str:
+    """A cell of the largest value wanted, which says so where one of `values` is above it."""
+    return show(limit) + (': missed' if max(values) > limit else '')
+
+
 def show(cell: Cell) -> str:
     """Three significant digits for floats, thousands separated for ints, '-' for nothing."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):

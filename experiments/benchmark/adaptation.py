@@ -1,6 +1,7 @@
 """Section: gradients a chain spends until its proposal is as good as it gets."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from experiments import effective_size, programs, targets
 from experiments.benchmark import kernels
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table
+from experiments.tables import Table, goal
 
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -123,7 +124,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
                 summary['num_steps'],
                 _cost(summary, 'cost'),
                 _cost(summary, 'worst_cost'),
-                settings['goal'],
+                goal(settings['goal'], summary['cost'] or math.inf),
             ]
         )
         curves.append(

@@ -17,14 +17,16 @@ _RESPECTS = {
     'ess_per_second_in_all': 'minimum ESS per second with warm-up',
 }
 _STANDINGS_NOTE = (
-    'The best of ours against the best peer in each respect, of those that converged; below 1 the '
-    'peer is first. `default`: the ratio of the kernel that `sample` takes by default, with ten '
-    'chains. Chosen for a target: the preconditioner of ours (Cholesky; diagonal for '
-    'anisotropic-1000; the kernel of its experiment for the volatility); the metrics of the peers '
-    'have rows of their own. NUTS and windowed HMC run ten chains, the others also 64. Ours draw '
-    'ten times as often as a peer with ten chains, as a draw costs them far fewer gradients; a '
-    'bound on R-hat is easier to meet with more draws. nutpie computes in float64, all others in '
-    'float32.'
+    'The best row of ours against the best of the peers in each respect, of those that converged: '
+    'numbers of leapfrog steps and of chains, and the metrics of peers, have rows of their own, '
+    'below. Below 1 the peer is first. `of any R-hat`: the ratio to the best peer, converged or '
+    'not. `default`: that of what `sample` does by default, with ten chains; nothing where the '
+    'preconditioner was chosen for the target (diagonal for anisotropic-1000; the kernel of its '
+    'experiment for the volatility). NUTS and windowed HMC run ten chains, the others also 64. '
+    'Ours draw ten times as often as a peer with ten chains, as a draw costs them far fewer '
+    'gradients; a bound on R-hat is easier to meet with more draws. nutpie computes in float64, '
+    'all others in float32. Seconds of samplers of TFP, whose warm-up and sampling are one '
+    'program, are divided by their leapfrog steps; those of nutpie are the least of several runs.'
 )
 
 
@@ -128,11 +130,29 @@ def tables(
         for target, labels in samplers.items()
     }
     sizes = {run['target']: run['event_size'] for run in results.values() if 'event_size' in run}
+    with_default = {
+        options['label']
+        for options in config.targets
+        if options['preconditioner'] == ours.DEFAULT_PRECONDITIONER
+    }
     standings = [
         Table(
             title=f'Where we stand: {what}',
-            columns=['target', 'd', 'ours', 'ESS', 'best peer', 'ESS', 'ratio', 'default'],
-            rows=[_standing(name, t, sizes.get(t), found) for t, found in rows.items()],
+            columns=[
+                'target',
+                'd',
+                'ours',
+                'ESS',
+                'best peer',
+                'ESS',
+                'ratio',
+                'of any R-hat',
+                'default',
+            ],
+            rows=[
+                _standing(name, t, sizes.get(t), found, has_default=t in with_default)
+                for t, found in rows.items()
+            ],
         )
         for name, what in _RESPECTS.items()
     ]
@@ -154,21 +174,29 @@ def _not_measured(names, separator=', ') -> str:
     return f' Not measured: {separator.join(names)}.' if names else ''
 
 
-def _standing(respect, target, size, rows) -> list[Any]:
+def _standing(respect, target, size, rows, has_default) -> list[Any]:
+    peers = [row for row in rows if not (row.is_ours or row.unavailable)]
     rows = [row for row in rows if row.is_converged]
     own = _best([row for row in rows if row.is_ours], respect)
-    default = next((row for row in rows if row.sampler == ours.DEFAULT), None)
-    peer = _best([row for row in rows if not row.is_ours], respect)
+    default = next((row for row in rows if has_default and row.sampler == ours.DEFAULT), None)
+    peer = _best([row for row in peers if row.is_converged], respect)
     cells: list[Any] = [target, size]
     for row in (own, peer):
         cells += [row.sampler, getattr(row, respect)] if row else [None, None]
-    for row in (own, default):
-        cells.append(getattr(row, respect) / getattr(peer, respect) if row and peer else None)
-    return cells
+    return [
+        *cells,
+        _ratio(respect, own, peer),
+        _ratio(respect, own, _best(peers, respect)),
+        _ratio(respect, default, peer),
+    ]
 
 
 def _best(rows: list[Row], name: str) -> Row | None:
     return max(rows, key=lambda row: getattr(row, name), default=None)
+
+
+def _ratio(respect, row, other) -> float | None:
+    return getattr(row, respect) / getattr(other, respect) if row and other else None
 
 
 def _target_table(target, size, rows, missing, settings) -> Table:

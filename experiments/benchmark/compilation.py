@@ -11,7 +11,7 @@ from experiments import programs, targets
 from experiments.benchmark import counting, kernels, stepping
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table
+from experiments.tables import Table, goal
 
 _LATER = ('another seed', 'another number of draws', 'another length of the warm-up')
 
@@ -88,7 +88,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
                 label,
                 found['seconds']['warm-up'],
                 found['seconds']['sampling'],
-                config.settings['goal'],
+                goal(config.settings['goal'], *found['seconds'].values()),
                 first['seconds'],
                 first['copies'],
                 *(f'{each["copies"]} ({each["seconds"]:.2g} s)' for each in later),
@@ -109,8 +109,9 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             rows=rows,
             note=(
                 f'Target: {config.target["data"]}. Programs of `tfp.mcmc.sample_chain`: first call '
-                'less second. Of `tfpa.sample`: how often it then traces the target again, and the '
-                'seconds it spends.'
+                'less second. `sample`: compilation alone, without tracing the start and the '
+                'checks of the target; how often it then traces the target again, and the seconds '
+                'it spends.'
             ),
         )
     ]

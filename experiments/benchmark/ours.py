@@ -9,7 +9,9 @@ from experiments.benchmark import kernels
 from experiments.benchmark.sampling import Draws, Problem, Sampler
 
 DEFAULT = 'L=1 refreshed 0.6'
-"""What `sample` takes by default, but for the preconditioner."""
+"""What `sample` takes by default, with `DEFAULT_PRECONDITIONER`."""
+
+DEFAULT_PRECONDITIONER = 'cholesky'
 
 
 def make(label: str, num_chains: int, problem: Problem) -> Sampler:

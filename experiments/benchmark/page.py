@@ -3,7 +3,7 @@
 import pathlib
 import shutil
 
-from experiments.benchmark.section import Ledger, Section
+from experiments.benchmark.section import SELECTIONS, Ledger, Section
 from experiments.config import Config
 from experiments.tables import to_markdown
 
@@ -63,14 +63,17 @@ def _circumstances(config: Config, ledger: Ledger) -> str:
     peers = [name for name in ('jax', 'blackjax', 'nutpie', 'pymc') if name in machine]
     versions = ', '.join(f'{name} {machine[name]}' for name in (*packages, *peers))
     settings = ', '.join(
-        f'`{key}={value}`' for key, value in {**config.target, **config.settings}.items()
+        f'`{key}={value}`'
+        for key, value in {**config.target, **config.settings}.items()
+        if key not in SELECTIONS
     )
+    commits = ', '.join(dict.fromkeys(unit.commit for unit in units if unit.commit)) or 'unknown'
     busy = ''
     if load > machine['cpu_count'] + 1:
         busy = ' The machine was busy with other work: read the seconds with care.'
     return (
         f'{len(ledger.units)} measurements, {minutes:.1f} minutes, from {first} to {last}, on '
         f'{machine["processor"]}, {machine["cpu_count"]} cores, {machine["platform"]}; load '
-        f'average up to {load:.1f}.{busy} {versions}. `python -m experiments benchmark '
-        f'--only {config.name}`, {settings}.\n'
+        f'average up to {load:.1f}.{busy} {versions}; commit {commits}. '
+        f'`python -m experiments benchmark --only {config.name}`, {settings}.\n'
     )

@@ -21,7 +21,8 @@ from experiments.tables import Table
 PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'TFP NUTS (unit metric)': peers_tfp.nuts,
     'TFP windowed NUTS': peers_tfp.windowed_nuts,
-    'TFP windowed HMC': peers_tfp.windowed_hmc,
+    'TFP windowed HMC': functools.partial(peers_tfp.windowed_hmc, 10),
+    'TFP windowed HMC (3 steps)': functools.partial(peers_tfp.windowed_hmc, 3),
     'TFP SNAPER-HMC': functools.partial(peers_tfp.snaper, None),
     'TFP SNAPER-HMC (64 chains)': functools.partial(peers_tfp.snaper, 64),
     'BlackJAX NUTS (diagonal)': functools.partial(peers_blackjax.nuts, True),
@@ -31,7 +32,10 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'ChEES-HMC (64 chains; diagonal)': functools.partial(peers_blackjax.chees, 64, 'diagonal'),
     'nutpie (low rank)': peers_nutpie.low_rank,
 }
-"""Label -> what makes the sampler; each with its defaults, or the settings of its own tests."""
+"""Label -> what makes the sampler; with its defaults, or for ChEES-HMC those of its own tests.
+
+Windowed HMC has no default length: ten steps unless its row says otherwise.
+"""
 
 _DENSE = 'BlackJAX NUTS (dense)'
 _OWN_KEYS = ('ours', 'preconditioner', 'max_seeds')
@@ -99,11 +103,18 @@ def _problem(settings, options) -> Problem:
 def _measure(found, make, problem, settings) -> dict[str, Any]:
     limit = settings['max_dense_dims']
     if found['sampler'] == _DENSE and problem.target.event_size > limit:
-        return found | {'unavailable': f'not run: a dense metric only up to d = {limit}'}
+        reason = f'not run: a dense metric only up to d = {limit}'
+        return found | {'unavailable': reason, 'is_skipped': True}
     try:
         draws = make()(found['seed'])
     except MissingPackageError as error:
         return found | {'unavailable': str(error)}
+    except Exception as error:
+        if found['is_ours']:
+            raise
+        # a row that says so: the others go on
+        reason = ' '.join(str(error).replace('|', ' ').split())
+        return found | {'unavailable': f'failed: {type(error).__name__}: {reason:.80}'}
     min_ess, max_rhat = effective_size.smallest(draws.states.astype('float32'))
     num_results, num_chains, event_size = draws.states.shape
     return found | {

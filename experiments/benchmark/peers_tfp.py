@@ -10,7 +10,6 @@ from experiments import programs
 from experiments.benchmark.sampling import Draws, Problem, Sampler
 
 _NUTS_STEP_SIZE, _NUTS_TARGET, _ADAPTING_SHARE = 0.1, 0.8, 0.8
-_NUM_LEAPFROG_STEPS = 10
 
 
 def nuts(problem: Problem) -> Sampler:
@@ -53,22 +52,27 @@ def windowed_nuts(problem: Problem) -> Sampler:
     return _sampler(run, problem, problem.num_chains)
 
 
-def windowed_hmc(problem: Problem) -> Sampler:
-    """`windowed_adaptive_hmc` with a diagonal metric learned in windows."""
+def windowed_hmc(num_leapfrog_steps: int, problem: Problem) -> Sampler:
+    """`windowed_adaptive_hmc` with a diagonal metric learned in windows.
+
+    Args:
+      num_leapfrog_steps: L, which it leaves to its user.
+      problem: to solve.
+    """
 
     @_program
     def run(state, seed):
         draws, trace = tfp.experimental.mcmc.windowed_adaptive_hmc(
             problem.num_results,
             _as_joint(problem),
-            num_leapfrog_steps=_NUM_LEAPFROG_STEPS,
+            num_leapfrog_steps=num_leapfrog_steps,
             n_chains=problem.num_chains,
             num_adaptation_steps=problem.num_warmup_steps,
             current_state=[state],
             discard_tuning=False,
             seed=seed,
         )
-        return draws[0], _NUM_LEAPFROG_STEPS * tf.ones_like(trace['tune'], tf.int32)
+        return draws[0], num_leapfrog_steps * tf.ones_like(trace['tune'], tf.int32)
 
     return _sampler(run, problem, problem.num_chains)
 

@@ -103,8 +103,9 @@ def _case_table(title, cases, settings=None) -> Table:
         note = (
             f'Autoregressive Gaussian, phi = {settings["phi"]}; {settings["kernel"]}; '
             f'{settings["num_warmup_steps"]} steps of warm-up. Peak memory: of a fresh process, '
-            f'above what it needs for a program of one number. ESS: smallest over q and q^2 of '
-            f'{settings["num_watched"]} coordinates spread over the path, sampling alone.'
+            f'above what it needs for a program of one number, mostly to compile. ESS: smallest '
+            f'over q and q^2 of {settings["num_watched"]} coordinates spread over the path, '
+            f'sampling alone.'
         )
     return Table(
         title=title,
@@ -148,14 +149,30 @@ def _slope_table(cases, settings) -> Table:
         sizes = [case['num_dims'] for case in large]
         slopes = [
             slope(sizes, [case[name] for case in large])
-            for name in ('frozen_seconds', 'adaptive_seconds', 'peak_bytes')
+            for name in ('frozen_seconds', 'adaptive_seconds')
         ]
-        rows.append([preconditioner, f'd >= {least}', *slopes])
+        rows.append([preconditioner, f'd >= {least}', *slopes, *_memory(own)])
     return Table(
-        title='Exponents: cost grows as d^p',
-        columns=['preconditioner', 'fit to', 'p, frozen step', 'p, adaptive step', 'p, memory'],
+        title='Exponents: time grows as d^p',
+        columns=[
+            'preconditioner',
+            'fit to',
+            'p, frozen step',
+            'p, adaptive step',
+            'largest d: bytes / (chains d)',
+            'bytes / (chains d d)',
+        ],
         rows=rows,
+        note='Bytes: peak memory at the largest d less that at the smallest.',
     )
+
+
+def _memory(cases) -> list[float]:
+    """Bytes that the largest case takes beyond the smallest, by chains x d and chains x d x d."""
+    ordered = sorted(cases, key=lambda case: case['num_dims'])
+    num_bytes = ordered[-1]['peak_bytes'] - ordered[0]['peak_bytes']
+    size, num_chains = ordered[-1]['num_dims'], ordered[-1]['num_chains']
+    return [num_bytes / (num_chains * size), num_bytes / (num_chains * size**2)]
 
 
 def _draw(config: Config, results: dict[str, Any], folder: pathlib.Path) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import sys
-import time
 from typing import Any
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -37,16 +36,13 @@ def measure(
     position = normal_start(num_dims, scale=1.0)(num_chains, (settings['seed'], 0))
     num_steps = settings['num_warmup_steps']
     kernel = kernels.make(log_prob, num_steps, settings['kernel'], preconditioner)
-    adaptive = stepping.step_loop(kernel)
     start = kernel.bootstrap_results(position)
-    adaptive(position, start, 0, 0)
-    begin = time.perf_counter()
-    state, warm = adaptive(position, start, settings['seed'], num_steps)
-    np.asarray(warm.target_log_prob)
-    adaptive_seconds = (time.perf_counter() - begin) / num_steps
+    state, warm = stepping.step_loop(kernel)(position, start, settings['seed'], num_steps)
     frozen_kernel = kernel.frozen(warm)
+    endless = kernels.make(log_prob, 2**30, settings['kernel'], preconditioner)
     loops = {
         'gradient': functools.partial(stepping.gradient_loop(log_prob, with_value=True), position),
+        'adaptive': functools.partial(stepping.step_loop(endless), state, warm, settings['seed']),
         'frozen': functools.partial(
             stepping.step_loop(frozen_kernel),
             state,
@@ -55,18 +51,19 @@ def measure(
         ),
     }
     times = stepping.interleave(loops, settings['repetitions'], settings['seconds'])
-    frozen_seconds = float(np.median(times['frozen']))
+    seconds = {name: float(np.median(each)) for name, each in times.items()}
+    peak_bytes = _peak_bytes() - empty
     min_ess, max_rhat, ess_per_gradient = _efficiency(frozen_kernel, state, settings)
     return {
         'preconditioner': preconditioner,
         'num_dims': num_dims,
         'num_chains': num_chains,
-        'gradient_seconds': float(np.median(times['gradient'])),
-        'frozen_seconds': frozen_seconds,
-        'adaptive_seconds': adaptive_seconds,
-        'peak_bytes': _peak_bytes() - empty,
+        'gradient_seconds': seconds['gradient'],
+        'frozen_seconds': seconds['frozen'],
+        'adaptive_seconds': seconds['adaptive'],
+        'peak_bytes': peak_bytes,
         'ess_per_gradient': ess_per_gradient,
-        'ess_per_second': min_ess / (settings['num_results'] * frozen_seconds),
+        'ess_per_second': min_ess / (settings['num_results'] * seconds['frozen']),
         'max_rhat': max_rhat,
     }
 

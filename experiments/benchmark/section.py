@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pathlib
+import subprocess
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any
@@ -19,7 +20,7 @@ from experiments.tables import Table
 SETTINGS = pathlib.Path(__file__).parent / 'settings'
 
 _PEERS = ('jax', 'blackjax', 'nutpie', 'pymc')
-_SELECTIONS = ('only', 'samplers')
+SELECTIONS = ('only', 'samplers')
 """Settings that say which units are wanted, and change no unit."""
 
 
@@ -50,12 +51,14 @@ class Unit:
       finished: UTC time, ISO format.
       seconds: it took.
       load: load average of the last minute when it ended.
+      commit: of the repository, followed by '+' if files differed from it; '' outside of one.
     """
 
     result: dict[str, Any]
     finished: str
     seconds: float
     load: float
+    commit: str = ''
 
 
 class Ledger:
@@ -93,8 +96,14 @@ class Ledger:
             raise ExperimentError(f'{self.path} holds no results: {error}.') from error
 
     def is_done(self, key: str) -> bool:
-        """Whether a unit need not be measured again; one that could not be is tried again."""
-        return key in self.units and 'unavailable' not in self.units[key].result
+        """Whether a unit need not be measured again; one that could not be is tried again.
+
+        Unless its result says that it `is_skipped`.
+        """
+        if key not in self.units:
+            return False
+        result = self.units[key].result
+        return 'unavailable' not in result or 'is_skipped' in result
 
     @property
     def results(self) -> dict[str, Any]:
@@ -119,7 +128,9 @@ class Ledger:
         """Keeps a unit that has just been measured on this machine."""
         self.environment = _environment()
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-        self.units[key] = Unit(records.without_nan(result), finished, seconds, os.getloadavg()[0])
+        self.units[key] = Unit(
+            records.without_nan(result), finished, seconds, os.getloadavg()[0], _commit()
+        )
         content = {
             'settings': self.settings,
             'environment': self.environment,
@@ -133,6 +144,17 @@ class Ledger:
 
 def _environment() -> dict[str, Any]:
     return {**records.environment(), **_versions(_PEERS)}
+
+
+def _commit() -> str:
+    command = ['git', 'describe', '--always', '--exclude=*', '--dirty=+']
+    try:
+        done = subprocess.run(
+            command, cwd=SETTINGS, capture_output=True, text=True, check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ''
+    return done.stdout.strip()
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:
@@ -150,10 +172,10 @@ def load_settings(name: str, assignments: list[str] | None = None) -> Config:
 
 
 def _without_selections(config: Config) -> Config:
-    overrides = {k: v for k, v in config.overrides.items() if k not in _SELECTIONS}
+    overrides = {k: v for k, v in config.overrides.items() if k not in SELECTIONS}
     return dataclasses.replace(config, overrides=overrides)
 
 
 def _fingerprint(config: Config) -> dict[str, Any]:
-    settings = {k: v for k, v in config.settings.items() if k not in _SELECTIONS}
+    settings = {k: v for k, v in config.settings.items() if k not in SELECTIONS}
     return {'settings': settings, 'targets': {t['label']: t for t in config.targets}}

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 
 import pytest
 
@@ -186,6 +187,17 @@ def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path, small_data
     assert '| nutpie is not installed' in page
 
 
+def test_a_peer_that_fails_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
+    def fail(problem):
+        raise RuntimeError('out of | memory')
+
+    monkeypatch.setitem(peers.PEERS, 'ChEES-HMC', fail)
+    results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, 'samplers=ChEES-HMC')
+    [found] = results.values()
+    assert found['unavailable'] == 'failed: RuntimeError: out of memory'
+    assert '| failed: RuntimeError: out of memory' in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'sampler',
@@ -256,6 +268,21 @@ def test_what_was_not_available_is_tried_again(tmp_path):
     Ledger(tmp_path, config).put('b', {'unavailable': 'not installed'}, 1.0)
     measure(_section(calls), config, tmp_path, again=False)
     assert calls == ['a', 'b']
+
+
+def test_what_is_left_out_on_purpose_is_not_tried_again(tmp_path):
+    calls, config = [], load_settings('counts')
+    Ledger(tmp_path, config).put('b', {'unavailable': 'too large', 'is_skipped': True}, 1.0)
+    measure(_section(calls), config, tmp_path, again=False)
+    assert calls == ['a']
+
+
+def test_a_unit_knows_the_commit_it_was_measured_at(tmp_path):
+    config = load_settings('counts')
+    Ledger(tmp_path, config).put('a', {'value': 7}, 1.0)
+    [unit] = Ledger(tmp_path, config).units.values()
+    assert unit.commit == section._commit()
+    assert re.fullmatch(r'([0-9a-f]{7,40}\+?)?', unit.commit)
 
 
 def test_results_of_other_settings_are_kept_apart(tmp_path):
@@ -329,11 +356,29 @@ def test_errors_are_one_sentence(tmp_path, capsys, arguments, message):
     assert error.count('\n') == 1
 
 
+_CASE = {
+    'preconditioner': 'cholesky',
+    'num_dims': 100,
+    'gradient_seconds': 12e-6,
+    'frozen_seconds': 3e-5,
+    'adaptive_seconds': 4e-5,
+    'peak_bytes': 2**20,
+    'ess_per_gradient': 0.1,
+    'ess_per_second': 1000.0,
+    'max_rhat': 1.001,
+}
+
+
 def test_the_page_can_be_published(tmp_path):
-    Ledger(tmp_path / 'benchmark', load_settings('counts'))
+    ledger = Ledger(tmp_path / 'benchmark', load_settings('scaling'))
+    for num_chains in (1, 10):
+        ledger.put(f'{num_chains} chains', {**_CASE, 'num_chains': num_chains}, 1.0)
     public = tmp_path / 'docs'
     arguments = ['--no-run', '--output', str(tmp_path), '--publish', str(public)]
     assert cli.main(['benchmark', *arguments]) == 0
     page = (public / 'benchmark.md').read_text()
     assert page.startswith('# Benchmark')
-    assert page.count('Not measured.') == len(SECTIONS)
+    assert '| cholesky       | 100 | 10     | 12' in page
+    assert '![scaling.png](scaling.png)' in page
+    assert (public / 'scaling.png').stat().st_size > 1000
+    assert page.count('Not measured.') == len(SECTIONS) - 1

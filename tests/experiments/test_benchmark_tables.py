@@ -43,12 +43,12 @@ def test_chains_that_never_move_have_no_size():
     assert not row.is_converged
 
 
-def _tables(*runs):
+def _tables(*runs, target='ripley'):
     config = load_settings('peers')
-    results = {f'{run["target"]}: {run["sampler"]}': run for run in runs}
-    samplers = {'ripley': [run['sampler'] for run in runs]}
-    *standings, target = comparison.tables(config, results, samplers)
-    return [table.rows[0] for table in standings], {row[0]: row for row in target.rows}
+    results = {run['sampler']: {**run, 'target': target} for run in runs}
+    samplers = {target: [run['sampler'] for run in runs]}
+    *standings, own = comparison.tables(config, results, samplers)
+    return [table.rows[0] for table in standings], {row[0]: row for row in own.rows}
 
 
 def test_standing_against_the_best_peer_in_each_respect():
@@ -58,10 +58,10 @@ def test_standing_against_the_best_peer_in_each_respect():
         _run('sparing', num_gradients=100.0, sampling_seconds=1.0),
         _run('fast', sampling_seconds=0.125, warmup_seconds=8.0),
     )
-    assert by_gradient == ['ripley', 3, ours.DEFAULT, 0.25, 'sparing', 0.5, 0.5, 0.5]
-    assert by_second == ['ripley', 3, 'L=5', 5000, 'fast', 4000, 1.25, 0.5]
+    assert by_gradient == ['ripley', 3, ours.DEFAULT, 0.25, 'sparing', 0.5, 0.5, 0.5, 0.5]
+    assert by_second == ['ripley', 3, 'L=5', 5000, 'fast', 4000, 1.25, 1.25, 0.5]
     ratio = pytest.approx((1000 / 2.5) / (1000 / 4))
-    assert in_all == ['ripley', 3, ours.DEFAULT, 400, 'sparing', 250, ratio, ratio]
+    assert in_all == ['ripley', 3, ours.DEFAULT, 400, 'sparing', 250, ratio, ratio, ratio]
     assert len(rows) == 4
 
 
@@ -72,6 +72,8 @@ def test_a_peer_that_did_not_converge_is_flagged_and_not_first():
         _run('stuck', min_ess=900.0, max_rhat=1.3),
     )
     assert [standing[4] for standing in standings] == ['good'] * 3
+    # the ratio to the best peer that converged, and to the best of any R-hat
+    assert standings[0][6:8] == pytest.approx([500 / 100, 500 / 900])
     assert rows['stuck'][5] == '1.300: above 1.05, not converged'
     assert rows['good'][5] == '1.001'
 
@@ -81,7 +83,15 @@ def test_a_peer_that_is_not_there_says_so():
     standings, rows = _tables(_run('L=2', is_ours=True), missing)
     assert rows['x'][:2] == ['x', 'no x']
     for standing in standings:
-        assert standing[4:] == [None] * 4
+        assert standing[4:] == [None] * 5
+
+
+def test_a_preconditioner_chosen_for_the_target_is_not_the_default():
+    runs = _run(ours.DEFAULT, is_ours=True), _run('x')
+    chosen, _ = _tables(*runs, target='anisotropic-1000')
+    default, _ = _tables(*runs, target='german')
+    assert [row[-1] for row in chosen] == [None] * 3
+    assert [row[-1] for row in default] == [1] * 3
 
 
 def test_what_was_not_measured_is_named():
