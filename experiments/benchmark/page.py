@@ -5,6 +5,7 @@ import shutil
 
 from experiments.benchmark.section import SELECTIONS, Ledger, Section
 from experiments.config import Config
+from experiments.errors import ExperimentError
 from experiments.tables import to_markdown
 
 FILE_NAME = 'benchmark.md'
@@ -27,6 +28,9 @@ def write(
       sections: with their settings and results.
       folder: of the benchmark's results.
       publish: a second folder that gets the page and its figures.
+
+    Raises:
+      ExperimentError: for results of another version.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = ','.join(section.name for section, _, _ in sections)
@@ -35,8 +39,14 @@ def write(
         if not ledger.units:
             texts += [f'## {config.description}\n', 'Not measured.\n']
             continue
-        drawn = section.draw(config, ledger.results, folder)
-        tables = section.tables(config, ledger.results)
+        try:
+            drawn = section.draw(config, ledger.results, folder)
+            tables = section.tables(config, ledger.results)
+        except KeyError as error:
+            raise ExperimentError(
+                f'{ledger.path} was measured by another version of the benchmark (no {error}): '
+                f'remove it, or measure anew with --only {section.name} --again.'
+            ) from error
         texts += [
             f'## {config.description}\n',
             _circumstances(config, ledger),

@@ -369,6 +369,12 @@ _CASE = {
 }
 
 
+def test_results_of_another_version_of_a_section_are_named(tmp_path, capsys):
+    Ledger(tmp_path / 'benchmark', load_settings('overhead')).put('german', {'old': 1}, 1.0)
+    assert cli.main(['benchmark', '--no-run', '--output', str(tmp_path)]) == 2
+    assert 'overhead.json was measured by another version' in capsys.readouterr().err
+
+
 def test_the_page_can_be_published(tmp_path):
     ledger = Ledger(tmp_path / 'benchmark', load_settings('scaling'))
     for num_chains in (1, 10):
