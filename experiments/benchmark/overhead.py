@@ -29,6 +29,7 @@ def _measure(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
         name: functools.partial(stepping.gradient_loop(target.log_prob, with_value), position)
         for name, with_value in (('gradient', False), ('value and gradient', True))
     }
+    loops['noise'] = stepping.noise_loop(tuple(position.shape), settings['seed'])
     for label in settings['kernels']:
         kernel = kernels.make(target.log_prob, 2**30, label, preconditioner)
         loops |= _step_loops(kernel, label, position, settings['seed'])
@@ -85,6 +86,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
                     label,
                     1e6 * seconds['gradient'],
                     1e6 * seconds['value and gradient'],
+                    1e6 * seconds['noise'],
                     1e6 * seconds[f'{label}, frozen'],
                     1e6 * seconds[f'{label}, adaptive'],
                     ratios['overhead'],
@@ -105,6 +107,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
                 'kernel',
                 'gradient, us',
                 'with value, us',
+                'normal numbers, us',
                 'frozen step, us',
                 'adaptive step, us',
                 'overhead',
@@ -117,7 +120,8 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             note=(
                 f'Overhead: seconds of a frozen step over those of what it needs, one log-density '
                 f'with its gradient and L - 1 gradients alone; the column beside it divides by L '
-                f'log-densities with their gradients. XLA loops on the same '
+                f'log-densities with their gradients. Normal numbers: those of a step, one for '
+                f'every coordinate of every chain, drawn alone. XLA loops on the same '
                 f'{settings["num_chains"]} chains; medians of {settings["repetitions"]} '
                 f'interleaved repetitions of about {settings["seconds"]} s.'
             ),

@@ -160,7 +160,7 @@ def _slope_table(cases, settings) -> Table:
             'p, frozen step',
             'p, adaptive step',
             'largest d: bytes / (chains d)',
-            'bytes / (chains d d)',
+            'bytes / (d d)',
         ],
         rows=rows,
         note='Bytes: peak memory at the largest d less that at the smallest.',
@@ -168,11 +168,11 @@ def _slope_table(cases, settings) -> Table:
 
 
 def _memory(cases) -> list[float]:
-    """Bytes that the largest case takes beyond the smallest, by chains x d and chains x d x d."""
+    """Bytes that the largest case takes beyond the smallest, by chains x d and by d x d."""
     ordered = sorted(cases, key=lambda case: case['num_dims'])
     num_bytes = ordered[-1]['peak_bytes'] - ordered[0]['peak_bytes']
     size, num_chains = ordered[-1]['num_dims'], ordered[-1]['num_chains']
-    return [num_bytes / (num_chains * size), num_bytes / (num_chains * size**2)]
+    return [num_bytes / (num_chains * size), num_bytes / size**2]
 
 
 def _draw(config: Config, results: dict[str, Any], folder: pathlib.Path) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from experiments import programs
 
 
@@ -32,6 +33,21 @@ def gradient_loop(log_prob: Callable, with_value: bool) -> Callable:
     # a stride of zero that the compiler cannot know keeps the chains in place
     stride = tf.constant(0.0)
     return lambda position, num_steps: loop(position, stride, tf.constant(num_steps))
+
+
+def noise_loop(shape: tuple[int, ...], seed: int) -> Callable:
+    """A function (num_steps) that draws nothing but the velocities [C, d] of a step."""
+    draw = tfpa.proposals.leapfrog(1).draw
+
+    @tf.function(jit_compile=programs.JIT_COMPILE, autograph=False)
+    def loop(seed, num_steps):
+        def body(step, total):
+            step_seed = tf.random.experimental.stateless_fold_in(seed, step)
+            return step + 1, total + draw(step_seed, *shape, tf.float32)
+
+        return tf.while_loop(lambda step, _: step < num_steps, body, (0, tf.zeros(shape)))[1]
+
+    return lambda num_steps: loop(tf.constant([seed, 0]), tf.constant(num_steps))
 
 
 def step_loop(kernel: Any) -> Callable:

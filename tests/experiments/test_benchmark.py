@@ -65,14 +65,17 @@ def test_overhead(tmp_path):
     assert target == 'process'
     assert found['event_size'] == 51
     assert set(found['seconds']) == {
-        *('gradient', 'value and gradient', 'L=2, frozen', 'L=2, adaptive')
+        *('gradient', 'value and gradient', 'noise', 'L=2, frozen', 'L=2, adaptive')
     }
     seconds, ratios = found['seconds'], found['kernels']['L=2']
     assert ratios['overhead'] == pytest.approx(
+        seconds['L=2, frozen'] / (seconds['value and gradient'] + seconds['gradient'])
+    )
+    assert ratios['overhead_with_values'] == pytest.approx(
         seconds['L=2, frozen'] / (2 * seconds['value and gradient'])
     )
     assert ratios['adaptive'] == pytest.approx(seconds['L=2, adaptive'] / seconds['L=2, frozen'])
-    assert '| 2.5 ' in page
+    assert '| 2.5' in page
 
 
 def test_compilation(tmp_path, small_data):
