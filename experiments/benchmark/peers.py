@@ -38,7 +38,7 @@ Windowed HMC has no default length: ten steps unless its row says otherwise.
 """
 
 _DENSE = 'BlackJAX NUTS (dense)'
-_OWN_KEYS = ('ours', 'preconditioner', 'max_seeds')
+_OWN_KEYS = ('ours', 'preconditioner', 'max_seeds', 'num_short_results')
 
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -96,7 +96,7 @@ def _problem(settings, options) -> Problem:
         num_chains=settings['num_chains'],
         num_warmup_steps=settings['num_warmup_steps'],
         num_results=settings['num_results'],
-        num_short_results=settings['num_short_results'],
+        num_short_results=options.get('num_short_results', settings['num_short_results']),
     )
 
 

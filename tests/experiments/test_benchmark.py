@@ -182,6 +182,14 @@ def test_a_slow_target_takes_fewer_seeds():
     assert 'caravan: L=2: seed 5' not in keys
 
 
+def test_a_slow_target_takes_more_draws():
+    config = load_settings('peers')
+    options = dict(config.chosen_targets())['process']
+    assert peers._problem(config.settings, options).num_short_results == 10000
+    options['num_short_results'] = 7
+    assert peers._problem(config.settings, options).num_short_results == 7
+
+
 def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
     monkeypatch.setitem(__import__('sys').modules, 'nutpie', None)
     results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, 'samplers=nutpie (low rank)')
