@@ -175,7 +175,7 @@ def test_peers(tmp_path, small_data):
     assert '| ripley ' in page
 
 
-def test_a_slow_target_takes_fewer_seeds():
+def test_a_slow_target_takes_fewer_seeds(small_data):
     keys = [key for key, _ in peers.SECTION.units(load_settings('peers', ['seeds=4,5']))]
     assert 'german: L=2: seed 5' in keys
     assert 'caravan: L=2: seed 4' in keys
