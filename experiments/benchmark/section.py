@@ -65,7 +65,8 @@ class Ledger:
     """The units of one section, on disk after each of them.
 
     The file is named after the settings that differ from the defaults, so that results of
-    different settings never mix; a file left by other defaults is started afresh.
+    different settings never mix; a file left by other defaults is put aside, under the time of its
+    last measurement.
     """
 
     def __init__(self, folder: pathlib.Path, config: Config):
@@ -82,13 +83,15 @@ class Ledger:
         self.settings = _fingerprint(config)
         self.units: dict[str, Unit] = {}
         self.environment: dict[str, Any] = {}
+        self._is_of_others = False
         if self.path.is_file():
             self._read()
 
     def _read(self):
         try:
             content = json.loads(self.path.read_text())
-            if content['settings'] != self.settings:
+            self._is_of_others = content['settings'] != self.settings
+            if self._is_of_others:
                 return
             self.environment = content['environment']
             self.units = {key: Unit(**unit) for key, unit in content['units'].items()}
@@ -137,9 +140,18 @@ class Ledger:
             'units': {key: dataclasses.asdict(unit) for key, unit in self.units.items()},
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._is_of_others:
+            self._put_aside()
         scratch = self.path.with_suffix('.partial')
         scratch.write_text(json.dumps(content, indent=1, allow_nan=False) + '\n')
         scratch.replace(self.path)
+
+    def _put_aside(self):
+        when = datetime.datetime.fromtimestamp(self.path.stat().st_mtime, datetime.UTC)
+        aside = self.path.with_suffix(f'.json.until-{when:%Y%m%dT%H%M%S%f}')
+        self.path.replace(aside)
+        print(f'{self.path} was measured with other settings: put aside as {aside.name}.')
+        self._is_of_others = False
 
 
 def _environment() -> dict[str, Any]:

@@ -306,6 +306,22 @@ def test_results_of_other_settings_are_kept_apart(tmp_path):
     assert not Ledger(tmp_path, edited).units
 
 
+def test_nothing_measured_is_lost_when_the_defaults_change(tmp_path, capsys):
+    plain, edited = load_settings('counts'), load_settings('counts')
+    edited.settings['num_steps'] = 51
+    Ledger(tmp_path, plain).put('a', {'value': 1}, 1.0)
+    ledger = Ledger(tmp_path, edited)
+    ledger.put('b', {'value': 2}, 1.0)
+    ledger.put('c', {'value': 3}, 1.0)
+    assert list(Ledger(tmp_path, edited).units) == ['b', 'c']
+    [aside] = tmp_path.glob('counts.json.until-*')
+    assert json.loads(aside.read_text())['units']['a']['result'] == {'value': 1}
+    assert capsys.readouterr().out.count('put aside as') == 1
+    # renamed back, it is what it was
+    aside.replace(tmp_path / 'counts.json')
+    assert Ledger(tmp_path, plain).results == {'a': {'value': 1}}
+
+
 def test_results_of_other_versions_are_not_mixed_with_new_ones(tmp_path, monkeypatch):
     calls, config = [], load_settings('counts')
     Ledger(tmp_path, config).put('a', {'value': 7}, 1.0)
