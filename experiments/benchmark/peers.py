@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tensorflow as tf
+
 from experiments import effective_size, targets
 from experiments.benchmark import (
     comparison,
@@ -36,6 +38,9 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
 
 Windowed HMC has no default length: ten steps unless its row says otherwise.
 """
+
+_FAILURES = (RuntimeError, MemoryError, FloatingPointError, tf.errors.OpError)
+"""What other libraries raise where they cannot sample; XLA's errors are `RuntimeError`s."""
 
 _DENSE = 'BlackJAX NUTS (dense)'
 _OWN_KEYS = ('ours', 'preconditioner', 'max_seeds', 'num_short_results')
@@ -109,10 +114,10 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
         draws = make()(found['seed'])
     except MissingPackageError as error:
         return found | {'unavailable': str(error)}
-    except Exception as error:
+    except _FAILURES as error:
         if found['is_ours']:
             raise
-        # a row that says so: the others go on
+        # a row that says so, tried again next time; what our adapter does wrong stops the run
         reason = ' '.join(str(error).replace('|', ' ').split())
         return found | {'unavailable': f'failed: {type(error).__name__}: {reason:.80}'}
     min_ess, max_rhat = effective_size.smallest(draws.states.astype('float32'))

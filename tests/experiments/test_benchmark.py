@@ -209,6 +209,19 @@ def test_a_peer_that_fails_is_a_row_that_says_so(tmp_path, small_data, monkeypat
     assert '| failed: RuntimeError: out of memory' in page
 
 
+@pytest.mark.parametrize(
+    ('sampler', 'error'), [('ChEES-HMC', TypeError), ('L=2', RuntimeError)], ids=['bug', 'ours']
+)
+def test_a_mistake_of_ours_is_no_row(tmp_path, small_data, monkeypatch, sampler, error):
+    def fail(*_):
+        raise error('a bug')
+
+    monkeypatch.setitem(peers.PEERS, 'ChEES-HMC', fail)
+    monkeypatch.setattr(peers.ours, 'make', fail)
+    with pytest.raises(error, match='a bug'):
+        _benchmark(tmp_path, 'peers', *_TINY_PEERS, f'samplers={sampler}')
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'sampler',

@@ -2,7 +2,8 @@
 
 import pytest
 
-from experiments.benchmark import comparison, ours
+from experiments import tables
+from experiments.benchmark import comparison, ours, scaling
 from experiments.benchmark.adaptation import summarise
 from experiments.benchmark.section import load_settings
 
@@ -97,17 +98,30 @@ def test_a_preconditioner_chosen_for_the_target_is_not_the_default():
 def test_what_was_not_measured_is_named():
     samplers = {'caravan': ['L=2', 'x'], 'ripley': ['L=2', 'x', 'y']}
     results = {'one': _run('x'), 'two': _run('L=2', is_ours=True)}
-    tables = comparison.tables(load_settings('peers'), results, samplers)
-    assert tables[2].note.endswith(' Not measured: caravan; on ripley y.')
-    assert tables[3].note.endswith(' Not measured: y.')
+    found = comparison.tables(load_settings('peers'), results, samplers)
+    assert found[2].note.endswith(' Not measured: caravan; on ripley y.')
+    assert found[3].note.endswith(' Not measured: y.')
     # the order is that of the settings, not of the measurements
-    assert [row[0] for row in tables[3].rows] == ['L=2', 'x']
+    assert [row[0] for row in found[3].rows] == ['L=2', 'x']
 
 
 def test_nothing_is_missing_where_all_was_measured():
     results = {'one': _run('x'), 'two': _run('L=2', is_ours=True)}
-    tables = comparison.tables(load_settings('peers'), results, {'ripley': ['L=2', 'x']})
-    assert not any('Not measured' in (table.note or '') for table in tables)
+    found = comparison.tables(load_settings('peers'), results, {'ripley': ['L=2', 'x']})
+    assert not any('Not measured' in (table.note or '') for table in found)
+
+
+def test_a_missed_goal_says_so():
+    assert tables.goal(2.5, 2.5) == '2.5'
+    assert tables.goal(4.0, 1.0, 4.1) == '4: missed'
+
+
+def test_memory_of_the_largest_dimension_beyond_the_smallest():
+    cases = [
+        {'num_dims': size, 'num_chains': 2, 'peak_bytes': num_bytes}
+        for size, num_bytes in ((100, 90000), (10, 10000))
+    ]
+    assert scaling._memory(cases) == pytest.approx([80000 / 200, 80000 / 10000])
 
 
 def _curve(*values):
