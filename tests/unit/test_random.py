@@ -1,5 +1,8 @@
 """internal.random: Threefry-2x32 against its published vectors, and the laws of what it draws."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -46,13 +49,13 @@ def draw_everything(seed):
 
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_the_same_numbers_in_every_mode(jit_compile, stateless_seed):
-    """Bit for bit, but for the rounding of the inverse error function."""
+    """Bit for bit, but for the rounding of the logarithm and of sums of products."""
     eager = draw_everything(stateless_seed())
     compiled = tf.function(draw_everything, jit_compile=jit_compile)(stateless_seed())
     for a, b in zip(eager[:-2], compiled[:-2], strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5)
-    np.testing.assert_allclose(eager[-1], compiled[-1], rtol=1e-12)
+    np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(eager[-1], compiled[-1], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize('dtype', DTYPES)
@@ -71,7 +74,9 @@ def test_uniform(dtype, stateless_seed):
 @pytest.mark.parametrize('word', [0, 0xFFFFFFFF])
 def test_uniform_at_its_ends(word, dtype, smallest, monkeypatch, stateless_seed):
     """All bits zero or all one: still inside, and the normal made of it is finite."""
-    monkeypatch.setattr(random, 'threefry', lambda key, counter: (words(word)[0],) * 2)
+    monkeypatch.setattr(
+        random, 'threefry', lambda key, counter: (tf.fill(counter[0].shape, *words(word)),) * 2
+    )
     draw = random.uniform([], stateless_seed(), dtype)
     assert float(draw) == (1 - smallest if word else smallest)
     assert np.isfinite(random.normal([], stateless_seed(), dtype))
@@ -86,6 +91,61 @@ def test_normal(dtype, stateless_seed):
     for power, expected, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
         standard_error = np.sqrt(variance / flat.size)
         assert abs(np.mean(flat**power) - expected) < 4 * standard_error
+
+
+def box_muller(high, low, dtype):
+    """Slow and readable: two standard normals of two words (float32) or two blocks (float64)."""
+    if dtype == tf.float64:
+        radius, turn = (((w[0] >> 6) * 2**26 + (w[1] >> 6) + 0.5) / 2**52 for w in (high, low))
+    else:
+        radius, turn = (((word >> 9) + 0.5) / 2**23 for word in (high, low))
+    length, angle = math.sqrt(-2 * math.log(radius)), 2 * math.pi * turn
+    return length * math.cos(angle), length * math.sin(angle)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+@pytest.mark.parametrize(('dtype', 'rounding'), [(tf.float32, 3e-6), (tf.float64, 1e-14)])
+def test_normals_are_those_of_box_and_muller(dtype, rounding, jit_compile, monkeypatch):
+    """Words at the ends, at the quarters of the circle and in between, against the slow twin."""
+    quarters = [quarter * 2**30 + step for quarter in (1, 2, 3) for step in (-1, 0, 1)]
+    ends = [0, 512, 0xFFFFFFFF - 512, 0xFFFFFFFF]
+    values = [*ends, *quarters, *(0x9E3779B9 * i % 2**32 for i in range(1, 40))]
+    pairs = list(itertools.product(values, values))
+    if dtype == tf.float64:
+        # a block for every radius, then one for every turn
+        pairs = [((a, a ^ 0x5555), (b, b ^ 0x3333)) for a, b in pairs]
+        blocks = [a for a, _ in pairs] + [b for _, b in pairs]
+    else:
+        blocks = pairs
+    twin = [box_muller(*pair, dtype) for pair in pairs]
+    given = tf.unstack(tf.constant(blocks, tf.uint32), axis=1)
+    monkeypatch.setattr(random, 'threefry', lambda key, counter: given)
+    draw = tf.function(
+        lambda seed: random.normal([2 * len(pairs)], seed, dtype),
+        jit_compile=jit_compile,
+        autograph=False,
+    )
+    draws = draw(tf.constant([1, 2])).numpy()
+    np.testing.assert_allclose(draws, np.ravel(np.transpose(twin)), rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize('power', [1, 2])
+def test_the_two_of_a_pair_are_independent(power, stateless_seed):
+    """They share a radius and an angle; item i and item i + n / 2 are a pair."""
+    draws = random.normal([1_000_000], stateless_seed(), tf.float32).numpy().astype(np.float64)
+    a, b = np.split(draws**power - (power == 2), 2)
+    assert abs(np.mean(a * b)) < 4 * power / np.sqrt(a.size)
+
+
+@pytest.mark.parametrize('size', [0, 1, 2, 7])
+def test_any_number_of_normals(size, stateless_seed):
+    """Also an odd one: of the last pair one is left."""
+    seed = stateless_seed()
+    draws = random.normal([size], seed, tf.float32)
+    assert draws.shape == [size]
+    np.testing.assert_array_equal(
+        tf.reshape(random.normal([1, size, 1], seed, tf.float32), [-1]), draws
+    )
 
 
 def test_neighbours_are_independent(stateless_seed):
