@@ -9,6 +9,7 @@ from experiments.targets.stochastic_volatility import NUM_GLOBALS
 
 KERNELS: dict[str, dict[str, Any]] = {
     'L=1 refreshed 0.6': {'num_leapfrog_steps': 1, 'momentum_refreshment': 0.6},
+    'L=1 refreshed 0.3': {'num_leapfrog_steps': 1, 'momentum_refreshment': 0.3},
     'L=2': {'num_leapfrog_steps': 2},
     'L=5': {'num_leapfrog_steps': 5},
 }

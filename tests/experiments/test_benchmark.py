@@ -4,11 +4,12 @@ import functools
 import json
 import re
 
+import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, programs
-from experiments.benchmark import peers, scaling, scaling_process, section
+from experiments.benchmark import peers, scaling, scaling_process, section, stepping
 from experiments.benchmark.command import SECTIONS, measure, settings_of
 from experiments.benchmark.section import Ledger, Section, load_settings
 from experiments.config import ConfigError
@@ -69,13 +70,28 @@ def test_overhead(tmp_path):
     }
     seconds, ratios = found['seconds'], found['kernels']['L=2']
     assert ratios['overhead'] == pytest.approx(
-        seconds['L=2, frozen'] / (seconds['value and gradient'] + seconds['gradient'])
-    )
-    assert ratios['overhead_with_values'] == pytest.approx(
         seconds['L=2, frozen'] / (2 * seconds['value and gradient'])
+    )
+    assert ratios['overhead_over_needs'] == pytest.approx(
+        seconds['L=2, frozen'] / (seconds['value and gradient'] + seconds['gradient'])
     )
     assert ratios['adaptive'] == pytest.approx(seconds['L=2, adaptive'] / seconds['L=2, frozen'])
     assert '| 2.5' in page
+
+
+def test_one_slow_call_does_not_shorten_what_is_timed(monkeypatch):
+    """A millisecond a step, on a clock of its own, but the third call stalls for a second."""
+    clock, calls = [0.0], []
+
+    def loop(num_steps):
+        calls.append(num_steps)
+        clock[0] += 1e-3 * num_steps + (len(calls) == 3)
+        return 0.0
+
+    monkeypatch.setattr(stepping.time, 'perf_counter', lambda: clock[0])
+    times = stepping.interleave({'loop': loop}, repetitions=2, seconds=0.2)
+    assert calls[-2:] == [200, 200]
+    np.testing.assert_allclose(times['loop'], 1e-3)
 
 
 def test_compilation(tmp_path, small_data):
