@@ -102,8 +102,9 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         for program in (frozen_program, adaptive_program)
     )
     assert len(frozen_operations) < len(adaptive_operations)
-    assert 'Sqrt' in adaptive_operations  # in the optimizer, and nowhere in a move
-    assert 'Sqrt' not in frozen_operations
+    # a move has the one root of its normal numbers, the optimizer one for each parameter
+    assert adaptive_operations.count('Sqrt') > 1
+    assert frozen_operations.count('Sqrt') == 1
     _, results = frozen_program.graph.structured_outputs
     assert results.adaptation.optimizer == ()
     inputs = {id(x) for x in frozen_program.inputs}
