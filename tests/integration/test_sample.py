@@ -186,10 +186,15 @@ def test_warm_up_may_be_left_out():
 def test_frozen_kernel_goes_on():
     first = run(num_warmup_steps=200, kernel=tfpa.GradientAdaptiveMALA)
     more = run(
-        kernel=first.frozen_kernel, num_warmup_steps=0, initial_state=first.final_state, seed=3
+        num_results=300,
+        kernel=first.frozen_kernel,
+        num_warmup_steps=0,
+        initial_state=first.final_state,
+        seed=3,
     )
     assert more.frozen_kernel is first.frozen_kernel
-    assert 0.5 < more.diagnostics.accept_prob <= 1
+    # about what was aimed at, 0.55: what was learned is in use
+    assert 0.3 < more.diagnostics.accept_prob < 0.8
 
 
 # ---- models

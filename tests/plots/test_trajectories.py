@@ -103,8 +103,8 @@ def test_a_kept_velocity_joins_moves():
 
 
 def test_a_path_ends_at_its_first_rejection():
-    bold = with_kernel(tfpa.proposals.leapfrog(1, 0.5), parameters=tf.constant([1.5, 3.0]))
-    found = motion.make_paths(bold, 20, seed=0, num_moves=5)
+    bold = with_kernel(tfpa.proposals.leapfrog(1, 0.5), parameters=tf.constant([1.0, 2.0]))
+    found = motion.make_paths(bold, 40, seed=0, num_moves=5)
     assert {len(path.ends) for path in found} > {1, 2}
     assert not any(path.is_accepted for path in found if len(path.ends) < 5)
     # as many as the probabilities foretell

@@ -16,7 +16,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments import effective_size
 
-NUM_DIMS, NUM_CHAINS, NUM_RUNS = 100, 10, 5
+NUM_DIMS, NUM_CHAINS, NUM_RUNS = 100, 10, 8
 NUM_WARMUP_STEPS, NUM_RESULTS = 2000, 1000
 ILL_CONDITIONED, WELL_CONDITIONED = np.geomspace(1, 1e3, NUM_DIMS), np.ones(NUM_DIMS)
 
