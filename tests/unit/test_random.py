@@ -54,8 +54,8 @@ def test_the_same_numbers_in_every_mode(jit_compile, stateless_seed):
     compiled = tf.function(draw_everything, jit_compile=jit_compile)(stateless_seed())
     for a, b in zip(eager[:-2], compiled[:-2], strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(eager[-1], compiled[-1], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5)
+    np.testing.assert_allclose(eager[-1], compiled[-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize('dtype', DTYPES)
@@ -220,13 +220,17 @@ def test_unknown_shape(stateless_seed):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_numbers_are_computed_once_however_many_use_them():
-    """XLA would otherwise run the generator again in each consumer; counted in what it compiles."""
+@pytest.mark.parametrize('dtype', DTYPES)
+def test_numbers_are_computed_once_however_many_use_them(dtype):
+    """XLA would otherwise run the generator again in each consumer; counted in what it compiles.
+
+    A round of Threefry is one exclusive or, of 20, and the key takes two.
+    """
 
     def count_generators(consume, draw):
         @tf.function(jit_compile=True, autograph=False)
         def program(seed):
-            return consume(draw([64, 3], seed, tf.float32))
+            return consume(draw([64, 3], seed, dtype))
 
         text = program.experimental_get_compiler_ir(tf.constant([1, 2]))(stage='optimized_hlo')
         return text.count(' xor(')
@@ -236,7 +240,7 @@ def test_numbers_are_computed_once_however_many_use_them():
 
     for draw in (random.normal, random.uniform, random.bits):
         once = count_generators(tf.negative, draw)
-        assert once > 20
+        assert 20 < once < 30
         assert count_generators(many, draw) == once
 
     def without_the_quotient(shape, seed, dtype):

@@ -3,9 +3,9 @@
 TensorFlow's stateless generators draw other numbers under XLA than outside it, and on a CPU their
 XLA kernels cost up to fifty times as much as the same generator written in plain operations, more
 than a whole gradient of a cheap target. So this is Threefry-2x32 with 20 rounds (Salmon et al.,
-Parallel random numbers: as easy as 1, 2, 3, SC 2011) in elementwise TensorFlow operations: XLA
-fuses it with whatever consumes the numbers, and eager, graph and XLA agree bit for bit up to the
-rounding of the last floating-point operation.
+Parallel random numbers: as easy as 1, 2, 3, SC 2011) in elementwise TensorFlow operations, which
+XLA fuses into one pass. Eager, graph and XLA draw the same bits and the same uniforms; normals
+differ by rounding.
 
 A seed is an int32 tensor [2], as `tfp.random.sanitize_seed` makes them.
 """
@@ -38,10 +38,11 @@ def of_replica(seed: tf.Tensor) -> tf.Tensor:
 
 
 def uniform(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
-    """Uniforms strictly between 0 and 1."""
+    """Uniforms strictly between 0 and 1; in a type of 16 bits they may be rounded to an end."""
     size = _size(shape)
     if tf.as_dtype(dtype) == tf.float64:
-        return tf.reshape(_fraction_of_two(*_blocks(seed, size)), shape)
+        draws = _fraction_of_two(*_blocks(seed, size)) / _one(seed, tf.float64)
+        return tf.reshape(draws, shape)
     word = _blocks(seed, size)[0]
     return tf.cast(tf.reshape(_fraction(word) / _one(seed, tf.float32), shape), dtype)
 
@@ -49,18 +50,13 @@ def uniform(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
 def normal(shape, seed: tf.Tensor, dtype) -> tf.Tensor:
     """Standard normals, in pairs: a radius and an angle each (Box and Muller 1958).
 
-    The pairs are the parts of complex numbers, because that is how XLA computes both words of a
-    block in one pass, and out of a branch, because it does not merge those with what follows.
+    Of n numbers in all, rounded up to an even number, items i and i + n / 2 are a pair. A pair
+    travels as one complex number: so XLA computes a block once for both of its words.
     """
     wide = tf.float64 if tf.as_dtype(dtype) == tf.float64 else tf.float32
-    complex_dtype = tf.complex128 if wide == tf.float64 else tf.complex64
     size = _size(shape)
-    num_pairs = -(-size // 2)
-    pairs = tf.cond(
-        _one(seed, tf.int32) > 0,
-        lambda: tf.complex(*_pairs_of_normals(num_pairs, seed, wide)),
-        lambda: tf.zeros([num_pairs], complex_dtype),
-    )
+    pairs = tf.complex(*_pairs_of_normals(-(-size // 2), seed, wide))
+    pairs /= tf.cast(_one(seed, wide), pairs.dtype)
     is_first = tf.constant([[True], [False]])
     draws = tf.where(is_first, tf.math.real(pairs), tf.math.imag(pairs))
     return tf.cast(tf.reshape(tf.reshape(draws, [-1])[:size], shape), dtype)
