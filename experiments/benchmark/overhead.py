@@ -119,10 +119,10 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             rows=rows,
             note=(
                 f'Overhead: seconds of a frozen step over L times those of the log-density with '
-                f'its gradient. Beside the goal: over those of what a step needs, one log-density '
-                f'with its gradient and L - 1 gradients alone, from which a compiler may leave the '
-                f'value out. Normal numbers: those of a step, one for '
-                f'every coordinate of every chain, drawn alone. XLA loops on the same '
+                f'its gradient; the goals are of this measure. Over what it needs: over one '
+                f'log-density with its gradient and L - 1 gradients alone, a harder measure where '
+                f'the value is the dearer half. Normal numbers: those of a step, one for every '
+                f'coordinate of every chain, drawn alone. XLA loops on the same '
                 f'{settings["num_chains"]} chains; medians of {settings["repetitions"]} '
                 f'interleaved repetitions of about {settings["seconds"]} s.'
             ),
