@@ -143,9 +143,8 @@ def test_any_number_of_normals(size, stateless_seed):
     seed = stateless_seed()
     draws = random.normal([size], seed, tf.float32)
     assert draws.shape == [size]
-    np.testing.assert_array_equal(
-        tf.reshape(random.normal([1, size, 1], seed, tf.float32), [-1]), draws
-    )
+    even = random.normal([size + size % 2], seed, tf.float32)
+    np.testing.assert_array_equal(even[:size], draws)
 
 
 def test_neighbours_are_independent(stateless_seed):
