@@ -102,6 +102,7 @@ def _problem(settings, options) -> Problem:
         num_warmup_steps=settings['num_warmup_steps'],
         num_results=settings['num_results'],
         num_short_results=options.get('num_short_results', settings['num_short_results']),
+        max_seconds=60 * settings['max_minutes'],
     )
 
 
@@ -114,6 +115,9 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
         draws = make()(found['seed'])
     except MissingPackageError as error:
         return found | {'unavailable': str(error)}
+    except TimeoutError:
+        reason = f'not finished: a call may take {settings["max_minutes"]:g} minutes'
+        return found | {'unavailable': reason, 'is_skipped': True}
     except _FAILURES as error:
         if found['is_ours']:
             raise

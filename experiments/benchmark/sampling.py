@@ -21,6 +21,7 @@ class Problem:
       num_warmup_steps: steps thrown away.
       num_results: draws per chain of samplers that make long trajectories.
       num_short_results: of samplers that spend one or two gradients a step.
+      max_seconds: that one call of a sampler that can be stopped may take.
     """
 
     target: Target
@@ -30,6 +31,7 @@ class Problem:
     num_warmup_steps: int
     num_results: int
     num_short_results: int
+    max_seconds: float
 
     def initial_state(self, num_chains: int, seed: int) -> Any:
         """The starts of chains, [C, d], the same for every sampler."""

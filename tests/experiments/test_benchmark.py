@@ -225,6 +225,18 @@ def test_a_peer_that_fails_is_a_row_that_says_so(tmp_path, small_data, monkeypat
     assert '| failed: RuntimeError: out of memory' in page
 
 
+def test_a_peer_that_takes_too_long_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
+    def give_up(problem):
+        raise TimeoutError(problem.max_seconds)
+
+    monkeypatch.setitem(peers.PEERS, 'ChEES-HMC', give_up)
+    chosen = ['samplers=ChEES-HMC', 'max_minutes=0.5']
+    results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, *chosen)
+    [found] = results.values()
+    assert found['is_skipped']
+    assert '| not finished: a call may take 0.5 minutes' in page
+
+
 @pytest.mark.parametrize(
     ('sampler', 'error'), [('ChEES-HMC', TypeError), ('L=2', RuntimeError)], ids=['bug', 'ours']
 )
@@ -270,6 +282,15 @@ def test_samplers_of_others(tmp_path, small_data, sampler, package):
     assert found['num_gradients'] >= 8
     assert found['num_warmup_gradients'] >= 40
     assert found['num_results'] == 8
+
+
+@pytest.mark.slow
+def test_nutpie_is_stopped(tmp_path, small_data):
+    pytest.importorskip('nutpie')
+    settings = [*_TINY_PEERS[1:], 'num_warmup_steps=1000000', 'max_minutes=0.01']
+    results, _ = _benchmark(tmp_path, 'peers', *settings, 'samplers=nutpie (low rank)')
+    [found] = results.values()
+    assert found['unavailable'].startswith('not finished')
 
 
 # --- the command ---------------------------------------------------------------------------------
