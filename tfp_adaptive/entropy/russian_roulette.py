@@ -35,8 +35,10 @@ class RouletteNoise(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """The running sums of the series, each [C, D] but for `length` [C]."""
+    """The running sums of the series, each [C, D] but for `weight` and `length`."""
 
+    weight: Tensor
+    """Scalar: (-1)^k / P(N >= k) of the term to come."""
     term: Tensor
     image: Tensor
     neumann: Tensor
@@ -45,7 +47,7 @@ class _Series(NamedTuple):
     logarithm: Tensor
     """sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) eta_k, of which probe^T takes the log-determinant."""
     length: Tensor
-    """Of `term`."""
+    """[C], of `term`."""
 
 
 _CONTRACTION = 0.99
@@ -103,27 +105,28 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
 
     def body(k, series):
         order = tf.cast(k, probe.dtype)
-        survival = tf.pow(2 * one, -tf.nn.relu(order - num_exact_terms))
-        weight = tf.where(k % 2 == 0, one, -one) / survival
-        contracted, length = _contract(series.length, series.image)
-        term = tf.where(k == 0, probe, contracted)
+        weight = series.weight
+        term, length = _contract(series.length, series.image)
         image = residual(term)
         logarithm_weight = tf.where(k == 0, 0 * one, -weight / tf.maximum(order, one))
         return k + 1, _Series(
+            weight=tf.where(k < num_exact_terms, -weight, -2 * weight),
             term=term,
             image=image,
             neumann=series.neumann + weight * term,
             neumann_image=series.neumann_image + weight * image,
             probe_image=tf.where(k == 0, image, series.probe_image),
             logarithm=series.logarithm + logarithm_weight * term,
-            length=tf.where(k == 0, series.length, length),
+            length=length,
         )
 
     zeros = tf.zeros_like(probe)
+    # before the first term nothing is too long: it is the probe as it stands
+    unbounded = tf.fill(tf.shape(probe)[:1], tf.constant(float('inf'), probe.dtype))
     _, series = tf.while_loop(
         lambda k, _: k < num_products,
         body,
-        (0, _Series(probe, zeros, zeros, zeros, zeros, zeros, _length(probe))),
+        (0, _Series(one, probe, probe, zeros, zeros, zeros, zeros, unbounded)),
         maximum_iterations=num_exact_terms + _MAX_EXTRA_TERMS + 1,
     )
     return series
@@ -151,16 +154,21 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     radius = tf.abs(eigenvalue)
     slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
     slope = slope[:, tf.newaxis]
-    left = (series.probe_image, series.neumann_image, 2 * slope * image)
-    right = (series.neumann, probe, direction)
-    finite = tf.reduce_all([chains.all_finite(x) for x in (*left, *right)], axis=0)
+    log_det = tf.reduce_sum(probe * series.logarithm, axis=-1)
+    # a term that is not finite shows in the sum of all images, and in what the last one ends in
+    finite = chains.all_finite(series.neumann_image)
+    for number in (eigenvalue, slope[:, 0], log_det):
+        finite &= tf.math.is_finite(number)
 
     def keep(*rows):
         return tuple(chains.keep(finite, x) for x in rows)
 
     return EntropyEstimate(
-        log_det=chains.keep(finite, tf.reduce_sum(probe * series.logarithm, axis=-1)),
-        pairs=Pairs(keep(*left), keep(*right)),
+        log_det=chains.keep(finite, log_det),
+        pairs=Pairs(
+            left=keep(series.probe_image, series.neumann_image, 2 * slope * image),
+            right=keep(series.neumann, probe, direction),
+        ),
         forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),
         is_finite=finite,
         spectral_radius=chains.keep(finite, radius),
