@@ -302,6 +302,26 @@ def test_a_lost_chain_is_zeroed_and_harms_no_other(bad, residual_matrix, rng):
         np.testing.assert_array_equal(after, np.where(lost, 0, before))
 
 
+@pytest.mark.parametrize('when', [0, 1, 2])
+def test_a_chain_lost_in_one_term_alone(when, residual_matrix, rng):
+    """A target may drop what is not finite from the next product: the sum of them still shows."""
+    probes = rng.choice([-1.0, 1.0], size=[3, SIZE])
+    calls = []
+
+    def residual(x):
+        calls.append(x)
+        image = np.nan_to_num(x.numpy()) @ residual_matrix
+        if len(calls) == when + 1:
+            image[1, 0] = np.nan
+        return tf.constant(image)
+
+    result = estimate(residual, probes, 0, 2)
+    assert len(calls) == 3
+    np.testing.assert_array_equal(result.is_finite, [True, False, True])
+    for rows in (*result.pairs.left, *result.pairs.right):
+        np.testing.assert_array_equal(rows[1], 0)
+
+
 def test_no_residual_no_entropy(rng):
     """D = 0, as for L = 1: every quantity is zero and none is NaN."""
     result = estimate(np.zeros([SIZE, SIZE]), all_bits(SIZE), 2, penalty_weight=1e4)
