@@ -80,7 +80,7 @@ def _circumstances(config: Config, ledger: Ledger) -> str:
     commits = ', '.join(dict.fromkeys(unit.commit for unit in units if unit.commit)) or 'unknown'
     busy = ''
     if load > machine['cpu_count'] + 1:
-        busy = ' The machine was busy with other work: read the seconds with care.'
+        busy = ' More threads than cores were running, at times: read the seconds with care.'
     return (
         f'{len(ledger.units)} measurements, {minutes:.1f} minutes, from {first} to {last}, on '
         f'{machine["processor"]}, {machine["cpu_count"]} cores, {machine["platform"]}; load '

@@ -116,6 +116,8 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
     except MissingPackageError as error:
         return found | {'unavailable': str(error)}
     except TimeoutError:
+        if found['is_ours']:
+            raise
         reason = f'not finished: a call may take {settings["max_minutes"]:g} minutes'
         return found | {'unavailable': reason, 'is_skipped': True}
     except _FAILURES as error:

@@ -302,9 +302,11 @@ def test_a_lost_chain_is_zeroed_and_harms_no_other(bad, residual_matrix, rng):
         np.testing.assert_array_equal(after, np.where(lost, 0, before))
 
 
+@pytest.mark.parametrize('bad', [np.nan, 1e306])
 @pytest.mark.parametrize('when', [0, 1, 2])
-def test_a_chain_lost_in_one_term_alone(when, residual_matrix, rng):
-    """A target may drop what is not finite from the next product: the sum of them still shows."""
+def test_a_chain_lost_in_one_term_alone(when, bad, residual_matrix, rng):
+    """What the target's next product hides still shows, and so does what only the penalty's weight
+    makes overflow: a product of 1e306 in the last term."""
     probes = rng.choice([-1.0, 1.0], size=[3, SIZE])
     calls = []
 
@@ -312,14 +314,17 @@ def test_a_chain_lost_in_one_term_alone(when, residual_matrix, rng):
         calls.append(x)
         image = np.nan_to_num(x.numpy()) @ residual_matrix
         if len(calls) == when + 1:
-            image[1, 0] = np.nan
+            image[1] = bad * x[1]
         return tf.constant(image)
 
-    result = estimate(residual, probes, 0, 2)
+    result = estimate(residual, probes, 0, 2, penalty_weight=1e4)
     assert len(calls) == 3
-    np.testing.assert_array_equal(result.is_finite, [True, False, True])
+    is_lost = np.isnan(bad) or when == 2
+    np.testing.assert_array_equal(result.is_finite, [True, not is_lost, True])
     for rows in (*result.pairs.left, *result.pairs.right):
-        np.testing.assert_array_equal(rows[1], 0)
+        assert np.isfinite(rows).all()
+        if is_lost:
+            np.testing.assert_array_equal(rows[1], 0)
 
 
 def test_no_residual_no_entropy(rng):

@@ -154,11 +154,11 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     radius = tf.abs(eigenvalue)
     slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
     slope = slope[:, tf.newaxis]
+    slope_image = slope * image
     log_det = tf.reduce_sum(probe * series.logarithm, axis=-1)
-    # a term that is not finite shows in the sum of all images, and in what the last one ends in
-    finite = chains.all_finite(series.neumann_image)
-    for number in (eigenvalue, slope[:, 0], log_det):
-        finite &= tf.math.is_finite(number)
+    # every image is in the first sum, and a term is not finite where the image before is not
+    finite = chains.all_finite(series.neumann_image) & chains.all_finite(2 * slope_image)
+    finite &= tf.math.is_finite(eigenvalue) & tf.math.is_finite(log_det)
 
     def keep(*rows):
         return tuple(chains.keep(finite, x) for x in rows)
@@ -166,7 +166,7 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     return EntropyEstimate(
         log_det=chains.keep(finite, log_det),
         pairs=Pairs(
-            left=keep(series.probe_image, series.neumann_image, 2 * slope * image),
+            left=keep(series.probe_image, series.neumann_image, 2 * slope_image),
             right=keep(series.neumann, probe, direction),
         ),
         forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),

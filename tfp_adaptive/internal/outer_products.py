@@ -15,13 +15,14 @@ def diagonal(pairs: Pairs) -> tf.Tensor:
     """The diagonal of the sum, [D].
 
     Groups are not joined: XLA fuses a joined stack into the sum, where every element has to find
-    its group, which takes ten times as long. Those of one known size are added first.
+    its group, which takes ten times as long. Where all are known to be of one size, their products
+    are added before the rows are.
     """
-    by_size: dict = {}
-    for left, right in zip(*pairs, strict=True):
-        size = left.shape[0]
-        by_size.setdefault(object() if size is None else size, []).append(left * right)
-    return tf.add_n([_sum_of_rows(tf.add_n(products)) for products in by_size.values()])
+    products = [left * right for left, right in zip(*pairs, strict=True)]
+    sizes = {product.shape[0] for product in products}
+    if len(sizes) == 1 and None not in sizes:
+        products = [tf.add_n(products)]
+    return tf.add_n([_sum_of_rows(product) for product in products])
 
 
 def split_like(pairs: Pairs, left: tf.Tensor, right: tf.Tensor) -> Pairs:
