@@ -89,9 +89,9 @@ class Preconditioner(NamedTuple):
     init: Callable[[int, Any, Tensor], Any]
     """(event_size, dtype, scale) -> parameters; `scale` is a scalar guess of a safe factor."""
     forward: Callable[[Any, Tensor], Tensor]
-    """(parameters, x [M, D]) -> C x."""
+    """(prepared parameters, x [M, D]) -> C x."""
     transpose: Callable[[Any, Tensor], Tensor]
-    """(parameters, x [M, D]) -> C^T x."""
+    """(prepared parameters, x [M, D]) -> C^T x."""
     log_det: Callable[[Any], Tensor]
     """parameters -> log|det C|, a scalar."""
     gradient: Callable[[Any, Pairs], Any]
@@ -103,6 +103,8 @@ class Preconditioner(NamedTuple):
     probe: Callable[[Tensor, Tensor], Tensor] = lambda signs, coin: signs
     """(signs [C, D] of -1 and 1, coin [C] of 0 and 1) -> probe [C, D] with identity covariance:
     a family that treats blocks of coordinates differently keeps their noises apart."""
+    prepare: Callable[[Any], Any] = lambda parameters: parameters
+    """parameters -> what the products take: a place for what they share, computed once a step."""
 
 
 class Flow(NamedTuple):

@@ -70,6 +70,14 @@ class Case(NamedTuple):
         parameters = self.parameters if parameters is None else parameters
         return dense(self.preconditioner, parameters)
 
+    def forward(self, x):
+        """C x."""
+        return self.preconditioner.forward(self.preconditioner.prepare(self.parameters), x)
+
+    def transpose(self, x):
+        """C^T x."""
+        return self.preconditioner.transpose(self.preconditioner.prepare(self.parameters), x)
+
     def still(self):
         """The zero tangent."""
         return tf.nest.map_structure(
@@ -93,7 +101,8 @@ def make(family, coordinates, rng) -> Case:
 
 
 def dense(preconditioner, parameters):
-    return preconditioner.forward(parameters, tf.eye(SIZE, dtype=tf.float64)).numpy().T
+    prepared = preconditioner.prepare(parameters)
+    return preconditioner.forward(prepared, tf.eye(SIZE, dtype=tf.float64)).numpy().T
 
 
 def documented(parameters):

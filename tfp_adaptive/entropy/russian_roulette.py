@@ -16,6 +16,7 @@ their Algorithm 1 drops, belongs in the sum (their Appendix A.1).
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.entropy.spectral_penalty import SpectralPenalty, spectral_penalty
@@ -37,8 +38,6 @@ class RouletteNoise(NamedTuple):
 class _Series(NamedTuple):
     """The running sums of the series, each [C, D] but for `weight` and `length`."""
 
-    weight: Tensor
-    """Scalar: (-1)^k / P(N >= k) of the term to come."""
     term: Tensor
     image: Tensor
     neumann: Tensor
@@ -101,22 +100,21 @@ def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None =
 
 def _neumann_series(residual, probe, num_exact_terms, num_products):
     """Sums the first `num_products` terms; one product with D a term."""
-    one = tf.ones([], probe.dtype)
+    max_products = num_exact_terms + _MAX_EXTRA_TERMS + 1
+    weights, logarithm_weights = (
+        tf.constant(each, probe.dtype) for each in _weights(num_exact_terms, max_products)
+    )
 
     def body(k, series):
-        order = tf.cast(k, probe.dtype)
-        weight = series.weight
         term, length = _contract(series.length, series.image)
         image = residual(term)
-        logarithm_weight = tf.where(k == 0, 0 * one, -weight / tf.maximum(order, one))
         return k + 1, _Series(
-            weight=tf.where(k < num_exact_terms, -weight, -2 * weight),
             term=term,
             image=image,
-            neumann=series.neumann + weight * term,
-            neumann_image=series.neumann_image + weight * image,
+            neumann=series.neumann + weights[k] * term,
+            neumann_image=series.neumann_image + weights[k] * image,
             probe_image=tf.where(k == 0, image, series.probe_image),
-            logarithm=series.logarithm + logarithm_weight * term,
+            logarithm=series.logarithm + logarithm_weights[k] * term,
             length=length,
         )
 
@@ -126,39 +124,40 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
     _, series = tf.while_loop(
         lambda k, _: k < num_products,
         body,
-        (0, _Series(one, probe, probe, zeros, zeros, zeros, zeros, unbounded)),
-        maximum_iterations=num_exact_terms + _MAX_EXTRA_TERMS + 1,
+        (0, _Series(probe, probe, zeros, zeros, zeros, zeros, unbounded)),
+        maximum_iterations=max_products,
     )
     return series
 
 
-def _length(x):
-    return tf.sqrt(chains.squared_norm(x))
+def _weights(num_exact_terms, num_terms):
+    """(-1)^k / P(N >= k), and the same over -k but for 0 at k = 0."""
+    k = np.arange(num_terms)
+    weights = (-1.0) ** k * 2.0 ** np.maximum(k - num_exact_terms, 0)
+    return weights, np.where(k == 0, 0, -weights / np.maximum(k, 1))
 
 
 def _contract(length_of_term, image):
     """The next term D eta, shortened to 0.99 |eta| where D stretches, and its length."""
     limit = _CONTRACTION * length_of_term
-    length = _length(image)
-    stretched = length > limit
-    factor = tf.where(stretched, limit / tf.where(stretched, length, 1), 1)
-    return factor[:, tf.newaxis] * image, tf.where(stretched, limit, length)
+    length = tf.sqrt(chains.squared_norm(image))
+    factor = tf.where(length > limit, tf.math.divide_no_nan(limit, length), 1)
+    return factor[:, tf.newaxis] * image, tf.minimum(length, limit)
 
 
 def _summarise(series, probe, penalty, penalty_weight, num_products):
     """Pairs of d(log det - penalty_weight * pen(|mu|)), zeroed for chains that are not finite."""
-    length = series.length[:, tf.newaxis]
-    direction = tf.math.divide_no_nan(series.term, length)
-    image = tf.math.divide_no_nan(series.image, length)
-    eigenvalue = tf.reduce_sum(direction * image, axis=-1)
+    to_unit = tf.math.reciprocal_no_nan(series.length)
+    eigenvalue = tf.reduce_sum(series.term * series.image, axis=-1) * to_unit * to_unit
     radius = tf.abs(eigenvalue)
     slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
-    slope = slope[:, tf.newaxis]
-    slope_image = slope * image
+    to_unit, slope = to_unit[:, tf.newaxis], slope[:, tf.newaxis]
+    direction = to_unit * series.term
+    penalty_image = 2 * slope * to_unit * series.image
     log_det = tf.reduce_sum(probe * series.logarithm, axis=-1)
-    # every image is in the first sum, and a term is not finite where the image before is not
-    finite = chains.all_finite(series.neumann_image) & chains.all_finite(2 * slope_image)
-    finite &= tf.math.is_finite(eigenvalue) & tf.math.is_finite(log_det)
+    # every image is in the sum, and a term is not finite where the image before is not
+    finite = chains.all_finite(series.neumann_image + penalty_image)
+    finite &= tf.math.is_finite(eigenvalue + log_det)
 
     def keep(*rows):
         return tuple(chains.keep(finite, x) for x in rows)
@@ -166,7 +165,7 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     return EntropyEstimate(
         log_det=chains.keep(finite, log_det),
         pairs=Pairs(
-            left=keep(series.probe_image, series.neumann_image, 2 * slope_image),
+            left=keep(series.probe_image, series.neumann_image, penalty_image),
             right=keep(series.neumann, probe, direction),
         ),
         forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),

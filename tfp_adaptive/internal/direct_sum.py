@@ -62,11 +62,12 @@ def direct_sum(
 
     return Preconditioner(
         init=init,
-        forward=lambda parameters, x: restore(each('forward', parameters, take(x))),
-        transpose=lambda parameters, x: restore(each('transpose', parameters, take(x))),
+        forward=lambda prepared, x: restore(each('forward', prepared, take(x))),
+        transpose=lambda prepared, x: restore(each('transpose', prepared, take(x))),
         log_det=lambda parameters: tf.add_n(each('log_det', parameters)),
         gradient=gradient,
         log_det_gradient=lambda parameters: each('log_det_gradient', parameters),
         retract=lambda parameters, tangent: each('retract', parameters, tangent),
         probe=probe,
+        prepare=lambda parameters: each('prepare', parameters),
     )

@@ -24,9 +24,10 @@ class EnergyGradient(NamedTuple):
 
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
     """F = step_size * C at the given parameters."""
+    prepared = preconditioner.prepare(parameters)
     return LinearMap(
-        forward=lambda x: preconditioner.forward(parameters, step_size * x),
-        transpose=lambda x: step_size * preconditioner.transpose(parameters, x),
+        forward=lambda x: step_size * preconditioner.forward(prepared, x),
+        transpose=lambda x: step_size * preconditioner.transpose(prepared, x),
     )
 
 

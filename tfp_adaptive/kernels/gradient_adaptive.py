@@ -210,7 +210,8 @@ def _learn(axes, geometry, adaptation, sums, progress):
 
     def descent_direction(energy, entropy, log_det):
         slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
-        return axes.optimizer.condition(slope, beta)
+        slope = axes.optimizer.condition(slope, beta)
+        return tf.where(tf.math.is_finite(slope), slope, float('nan'))
 
     gradient = tf.nest.map_structure(
         descent_direction,
@@ -220,7 +221,8 @@ def _learn(axes, geometry, adaptation, sums, progress):
     )
     tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
     parameters = geometry.retract(adaptation.preconditioner, tangent)
-    leaves = tf.nest.flatten([gradient, parameters])
+    # a NaN in the gradient is passed on by any optimizer
+    leaves = tf.nest.flatten(parameters)
     is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
     is_usable &= sums.num_used + sums.num_lost > 0
     return Adaptation(

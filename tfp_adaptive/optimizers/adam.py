@@ -71,14 +71,15 @@ def adam(
     return Optimizer(init, update, _bounded)
 
 
-_MAX_SLOPE = 10.0
+_MAX_SLOPE = 2.0
 
 
 def _bounded(slope, entropy_weight):
     """Divides by max(1, beta), so that the moments see one scale at any beta, and clips.
 
-    Adam does not mind the division; the clip keeps a single divergent trajectory from filling the
-    second moment, and so from freezing the entry, for a thousand steps.
+    Adam does not mind the division; the clip keeps a single large slope, of a divergent trajectory
+    or of a crossing of the spectral threshold, from filling the second moment, and so from freezing
+    the entry, for a thousand steps.
     """
     return tf.clip_by_value(slope / tf.maximum(entropy_weight, 1), -_MAX_SLOPE, _MAX_SLOPE)
 

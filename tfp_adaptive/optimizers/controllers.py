@@ -54,9 +54,12 @@ def acceptance_controller(
 
 
 def penalty_controller(
-    rate: float = 0.1, initial: float = 1e4, bounds: tuple[float, float] = (1e3, 1e5)
+    rate: float = 0.1, initial: float = 1e3, bounds: tuple[float, float] = (1e3, 1e5)
 ) -> Controller:
     """Penalty weight: gamma <- clip(gamma + rate * mean penalty, bounds), a dual ascent.
+
+    The paper starts at 1e4, ten times as high: where the curvature varies and the spectral radius
+    crosses the threshold again and again, that outweighs what is learned in between.
 
     Args:
       rate: gain, not negative.
@@ -72,7 +75,7 @@ def penalty_controller(
     Reference: Hirt, Titsias & Dellaportas (2021), Algorithm 1.
 
     Example:
-      >>> controller = tfpa.optimizers.penalty_controller(initial=1e3)
+      >>> controller = tfpa.optimizers.penalty_controller(initial=1e4)
     """
     _check(rate, initial, bounds)
 
