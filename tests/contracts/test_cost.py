@@ -2,8 +2,10 @@
 
 import math
 
+import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from experiments.benchmark.counting import Counter, operations
 from tests.contracts.comparisons import draw_noise
 from tests.support import targets
@@ -112,6 +114,19 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         while leaf.op.type == 'Identity':
             leaf = leaf.op.inputs[0]
         assert id(leaf) in inputs
+
+
+@pytest.mark.parametrize('num_leapfrog_steps', [1, 2, 5])
+def test_a_dense_factor_is_transposed_once_a_step(num_leapfrog_steps):
+    """And not once a product: under XLA each copy would be made anew."""
+    kernel = tfpa.EntropyAdaptiveHMC(TARGET.log_prob, num_leapfrog_steps, 2)
+    state = TARGET.draw(0, [4])
+    frozen = kernel.frozen(kernel.bootstrap_results(state))
+    program = tf.function(frozen.one_step, autograph=False).get_concrete_function(
+        state, frozen.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
+    )
+    kinds = [operation.kind for operation in operations(program)]
+    assert kinds.count('MatrixBandPart') == 1
 
 
 @every_kernel_in_depth

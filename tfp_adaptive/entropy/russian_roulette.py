@@ -36,7 +36,7 @@ class RouletteNoise(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """The running sums of the series, each [C, D] but for `weight` and `length`."""
+    """The running sums of the series, each [C, D] but for `length`."""
 
     term: Tensor
     image: Tensor

@@ -210,8 +210,7 @@ def _learn(axes, geometry, adaptation, sums, progress):
 
     def descent_direction(energy, entropy, log_det):
         slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
-        slope = axes.optimizer.condition(slope, beta)
-        return tf.where(tf.math.is_finite(slope), slope, float('nan'))
+        return axes.optimizer.condition(slope, beta)
 
     gradient = tf.nest.map_structure(
         descent_direction,
@@ -221,8 +220,7 @@ def _learn(axes, geometry, adaptation, sums, progress):
     )
     tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
     parameters = geometry.retract(adaptation.preconditioner, tangent)
-    # a NaN in the gradient is passed on by any optimizer
-    leaves = tf.nest.flatten(parameters)
+    leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
     is_usable &= sums.num_used + sums.num_lost > 0
     return Adaptation(
