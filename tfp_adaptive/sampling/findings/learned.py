@@ -105,7 +105,8 @@ class LearnedProposal:
     def _apply(self, operation, rows) -> np.ndarray:
         parameters = tf.nest.map_structure(tf.convert_to_tensor, self.parameters)
         dtype = tf.nest.flatten(parameters)[0].dtype
-        return getattr(self.preconditioner, operation)(parameters, tf.cast(rows, dtype)).numpy()
+        prepared = self.preconditioner.prepare(parameters)
+        return getattr(self.preconditioner, operation)(prepared, tf.cast(rows, dtype)).numpy()
 
     def _unit_vectors(self):
         for i in range(0, self.event_size, _BLOCK_SIZE):
