@@ -104,7 +104,9 @@ class Preconditioner(NamedTuple):
     """(signs [C, D] of -1 and 1, coin [C] of 0 and 1) -> probe [C, D] with identity covariance:
     a family that treats blocks of coordinates differently keeps their noises apart."""
     prepare: Callable[[Any], Any] = lambda parameters: parameters
-    """parameters -> what the products take: a place for what they share, computed once a step."""
+    """parameters -> what the two products take in their place: what they share is computed once a
+    move, and once an estimate of the entropy. A record that borrows another's products borrows its
+    `prepare` too."""
 
 
 class Flow(NamedTuple):

@@ -64,11 +64,12 @@ def test_the_learned_factor_stays_in_its_family(entry, seed):
         np.testing.assert_allclose(again, learned.state, rtol=1e-3, atol=1e-4)
         assert np.std(log_det) > 0.01, 'still a linear map'
         return
-    dense = np.transpose(preconditioner.forward(parameters, tf.eye(7)))
+    prepared = preconditioner.prepare(parameters)
+    dense = np.transpose(preconditioner.forward(prepared, tf.eye(7)))
     sign, log_det = np.linalg.slogdet(dense)
     assert sign == 1
     np.testing.assert_allclose(preconditioner.log_det(parameters), log_det, rtol=1e-3, atol=1e-3)
-    transposed = preconditioner.transpose(parameters, tf.eye(7))
+    transposed = preconditioner.transpose(prepared, tf.eye(7))
     np.testing.assert_allclose(transposed, dense, rtol=1e-4, atol=1e-5)
 
 

@@ -116,8 +116,8 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         assert id(leaf) in inputs
 
 
-@pytest.mark.parametrize('num_leapfrog_steps', [1, 2, 5])
-def test_a_dense_factor_is_transposed_once_a_step(num_leapfrog_steps):
+@pytest.mark.parametrize('num_leapfrog_steps', [2, 5])
+def test_a_dense_factor_is_transposed_once_a_frozen_step(num_leapfrog_steps):
     """And not once a product: under XLA each copy would be made anew."""
     kernel = tfpa.EntropyAdaptiveHMC(TARGET.log_prob, num_leapfrog_steps, 2)
     state = TARGET.draw(0, [4])
