@@ -26,6 +26,8 @@ def adam(
 ) -> Optimizer:
     """Adam (Kingma & Ba 2015, Algorithm 1 with the bias correction folded into the rate).
 
+    It is fed with slopes divided by max(1, beta) and clipped to [-2, 2], entry by entry.
+
     Args:
       learning_rate: positive number, or a schedule (count, progress) -> rate. In relative
         coordinates 0.03 means that a step changes the proposal by about 3 %. Default `None`:
