@@ -117,16 +117,18 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
 
 
 @pytest.mark.parametrize('num_leapfrog_steps', [2, 5])
-def test_a_dense_factor_is_transposed_once_a_frozen_step(num_leapfrog_steps):
-    """And not once a product: under XLA each copy would be made anew."""
+def test_a_dense_factor_is_transposed_once_a_step(num_leapfrog_steps):
+    """And not once a product, nor again for the entropy: under XLA each copy is made anew."""
     kernel = tfpa.EntropyAdaptiveHMC(TARGET.log_prob, num_leapfrog_steps, 2)
     state = TARGET.draw(0, [4])
     frozen = kernel.frozen(kernel.bootstrap_results(state))
-    program = tf.function(frozen.one_step, autograph=False).get_concrete_function(
-        state, frozen.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
-    )
-    kinds = [operation.kind for operation in operations(program)]
-    assert kinds.count('MatrixBandPart') == 1
+    # to learn, two masks more: of the gradient, from all pairs in one product, and of the update
+    for each, num_masks in ((frozen, 1), (kernel, 3)):
+        program = tf.function(each.one_step, autograph=False).get_concrete_function(
+            state, each.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
+        )
+        kinds = [operation.kind for operation in operations(program)]
+        assert kinds.count('MatrixBandPart') == num_masks
 
 
 @every_kernel_in_depth

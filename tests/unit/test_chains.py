@@ -1,6 +1,9 @@
 """internal.chains: row-wise helpers that never mix chains."""
 
+import math
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
@@ -66,3 +69,48 @@ def test_drop_nonfinite_gradient():
         value = tf.sqrt(chains.drop_nonfinite_gradient(x))
     np.testing.assert_array_equal(value, [0, 2])
     np.testing.assert_array_equal(tape.gradient(value, x), [0, 0.25])
+
+
+@pytest.mark.parametrize('devices', [['CPU'], ['CPU', 'GPU']])
+@pytest.mark.parametrize('jit_compile', [False, True])
+@pytest.mark.parametrize('size', [0, 1, 7, 1000])
+def test_sums_of_rows(size, jit_compile, devices, rng, monkeypatch):
+    """Both ways to add, the one for CPUs and the one for accelerators; against exact sums."""
+    found = [tf.config.PhysicalDevice(f'/device:{kind}:0', kind) for kind in devices]
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda: found)
+    x = rng.normal(size=[4, size])
+    compiled = tf.function(chains.sum_of_row, jit_compile=jit_compile, autograph=False)
+    expected = [math.fsum(row) for row in x]
+    np.testing.assert_allclose(compiled(tf.constant(x)), expected, rtol=1e-12, atol=1e-12)
+    squares = tf.function(chains.squared_norm, jit_compile=jit_compile, autograph=False)
+    np.testing.assert_allclose(
+        squares(tf.constant(x)), [math.fsum(row**2) for row in x], rtol=1e-12
+    )
+
+
+def test_no_product_adds_rows_where_products_round(monkeypatch):
+    """Tensor cores may cut a float32 to ten bits: there an energy is added up, not multiplied."""
+    kinds = []
+    for devices in (['CPU'], ['CPU', 'GPU']):
+        found = [tf.config.PhysicalDevice(f'/device:{kind}:0', kind) for kind in devices]
+        monkeypatch.setattr(tf.config, 'list_physical_devices', lambda found=found: found)
+        program = tf.function(lambda x: chains.squared_norm(x), autograph=False)
+        graph = program.get_concrete_function(tf.TensorSpec([4, 7])).graph
+        kinds.append({operation.type for operation in graph.get_operations()})
+    assert 'MatMul' in kinds[0]
+    assert 'MatMul' not in kinds[1]
+
+
+@pytest.mark.parametrize('culprit', [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_finite_rows_are_told_from_others(jit_compile, culprit):
+    """Also where finite entries would overflow if they were added."""
+    x = np.full([3, 130], 3e38, np.float32)
+    x[1, 77] = culprit
+    compiled = tf.function(chains.all_finite, jit_compile=jit_compile, autograph=False)
+    np.testing.assert_array_equal(compiled(tf.constant(x)), [True, False, True])
+    everything = tf.function(chains.is_finite, jit_compile=jit_compile, autograph=False)
+    assert not everything(tf.constant(x))
+    assert everything(tf.constant(x[[0, 2]]))
+    assert everything(tf.zeros([]))
+    assert not everything(tf.constant(culprit))

@@ -36,16 +36,16 @@ class RouletteNoise(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """The running sums of the series, each [C, D] but for `length`."""
+    """The running sums of the series, each [C, D] but for the last two."""
 
     term: Tensor
     image: Tensor
     neumann: Tensor
     neumann_image: Tensor
     probe_image: Tensor
-    logarithm: Tensor
-    """sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) eta_k, of which probe^T takes the log-determinant."""
-    length: Tensor
+    log_det: Tensor
+    """[C], sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) probe^T eta_k."""
+    squared_length: Tensor
     """[C], of `term`."""
 
 
@@ -101,31 +101,32 @@ def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None =
 def _neumann_series(residual, probe, num_exact_terms, num_products):
     """Sums the first `num_products` terms; one product with D a term."""
     max_products = num_exact_terms + _MAX_EXTRA_TERMS + 1
-    weights, logarithm_weights = (
+    weights, log_det_weights = (
         tf.constant(each, probe.dtype) for each in _weights(num_exact_terms, max_products)
     )
 
     def body(k, series):
-        term, length = _contract(series.length, series.image)
+        is_first = tf.equal(k, 0)
+
+        def later(x):
+            """Nothing before the first term, so that the sums need no zeros to start from."""
+            return tf.where(is_first, tf.zeros_like(x), x)
+
+        term, squared_length = _contract(is_first, series.squared_length, series.image)
         image = residual(term)
         return k + 1, _Series(
             term=term,
             image=image,
-            neumann=series.neumann + weights[k] * term,
-            neumann_image=series.neumann_image + weights[k] * image,
-            probe_image=tf.where(k == 0, image, series.probe_image),
-            logarithm=series.logarithm + logarithm_weights[k] * term,
-            length=length,
+            neumann=later(series.neumann) + weights[k] * term,
+            neumann_image=later(series.neumann_image) + weights[k] * image,
+            probe_image=tf.where(is_first, image, series.probe_image),
+            log_det=later(series.log_det) + log_det_weights[k] * chains.sum_of_row(probe * term),
+            squared_length=squared_length,
         )
 
-    zeros = tf.zeros_like(probe)
-    # before the first term nothing is too long: it is the probe as it stands
-    unbounded = tf.fill(tf.shape(probe)[:1], tf.constant(float('inf'), probe.dtype))
+    start = _Series(*[probe] * 5, *[probe[:, 0]] * 2)
     _, series = tf.while_loop(
-        lambda k, _: k < num_products,
-        body,
-        (0, _Series(probe, probe, zeros, zeros, zeros, zeros, unbounded)),
-        maximum_iterations=max_products,
+        lambda k, _: k < num_products, body, (0, start), maximum_iterations=max_products
     )
     return series
 
@@ -137,40 +138,45 @@ def _weights(num_exact_terms, num_terms):
     return weights, np.where(k == 0, 0, -weights / np.maximum(k, 1))
 
 
-def _contract(length_of_term, image):
-    """The next term D eta, shortened to 0.99 |eta| where D stretches, and its length."""
-    limit = _CONTRACTION * length_of_term
-    length = tf.sqrt(chains.squared_norm(image))
-    factor = tf.where(length > limit, tf.math.divide_no_nan(limit, length), 1)
-    return factor[:, tf.newaxis] * image, tf.minimum(length, limit)
+def _contract(is_first, squared_length_of_term, image):
+    """The next term D eta, shortened to 0.99 |eta| where D stretches, and its squared length.
+
+    The first is the probe as it stands.
+    """
+    infinity = tf.constant(float('inf'), image.dtype)
+    limit = tf.where(is_first, infinity, _CONTRACTION**2 * squared_length_of_term)
+    squared_length = chains.squared_norm(image)
+    factor = tf.where(squared_length > limit, tf.sqrt(limit / squared_length), 1)
+    return factor[:, tf.newaxis] * image, tf.minimum(squared_length, limit)
 
 
 def _summarise(series, probe, penalty, penalty_weight, num_products):
     """Pairs of d(log det - penalty_weight * pen(|mu|)), zeroed for chains that are not finite."""
-    to_unit = tf.math.reciprocal_no_nan(series.length)
-    eigenvalue = tf.reduce_sum(series.term * series.image, axis=-1) * to_unit * to_unit
+    to_unit = tf.math.reciprocal_no_nan(tf.sqrt(series.squared_length))
+    eigenvalue = chains.sum_of_row(series.term * series.image) * to_unit * to_unit
     radius = tf.abs(eigenvalue)
     slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
     to_unit, slope = to_unit[:, tf.newaxis], slope[:, tf.newaxis]
     direction = to_unit * series.term
     penalty_image = 2 * slope * to_unit * series.image
-    log_det = tf.reduce_sum(probe * series.logarithm, axis=-1)
     # every image is in the sum, and a term is not finite where the image before is not
     finite = chains.all_finite(series.neumann_image + penalty_image)
-    finite &= tf.math.is_finite(eigenvalue + log_det)
+    finite &= tf.math.is_finite(eigenvalue + series.log_det)
+
+    is_known = finite & (num_products > 0)
 
     def keep(*rows):
-        return tuple(chains.keep(finite, x) for x in rows)
+        return tuple(chains.keep(is_known, x) for x in rows)
 
     return EntropyEstimate(
-        log_det=chains.keep(finite, log_det),
+        log_det=chains.keep(is_known, series.log_det),
         pairs=Pairs(
             left=keep(series.probe_image, series.neumann_image, penalty_image),
             right=keep(series.neumann, probe, direction),
         ),
         forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),
         is_finite=finite,
-        spectral_radius=chains.keep(finite, radius),
-        penalty=chains.keep(finite, penalty.value(radius)),
+        spectral_radius=chains.keep(is_known, radius),
+        penalty=chains.keep(is_known, penalty.value(radius)),
         num_hessian_vector_products=num_products,
     )

@@ -25,12 +25,28 @@ def per_chain(x: tf.Tensor) -> tf.Tensor:
 
 def all_finite(x: tf.Tensor) -> tf.Tensor:
     """[C, D] -> [C] whether every entry of the row is finite."""
-    return tf.reduce_all(tf.math.is_finite(x), axis=-1)
+    return tf.equal(sum_of_row(tf.cast(~tf.math.is_finite(x), x.dtype)), 0)
+
+
+def is_finite(x: tf.Tensor) -> tf.Tensor:
+    """Whether every entry of a tensor of any shape is finite, a scalar."""
+    return all_finite(tf.reshape(x, [1, -1]))[0]
 
 
 def squared_norm(x: tf.Tensor) -> tf.Tensor:
     """[C, D] -> [C] sum of squares."""
-    return tf.reduce_sum(tf.square(x), axis=-1)
+    return sum_of_row(tf.square(x))
+
+
+def sum_of_row(x: tf.Tensor) -> tf.Tensor:
+    """[C, D] -> [C].
+
+    On a CPU XLA sums a long row in several passes through memory, and a product with a vector of
+    ones in one, up to five times faster. Not so on accelerators, whose products may round.
+    """
+    if any(device.device_type != 'CPU' for device in tf.config.list_physical_devices()):
+        return tf.reduce_sum(x, axis=-1)
+    return tf.linalg.matvec(x, tf.ones(tf.shape(x)[-1:], x.dtype))
 
 
 @tf.custom_gradient

@@ -2,16 +2,19 @@
 
 A differentiable move is a function
     (target, parameters, step_size, state, noise, objective_state) -> (move, gradient)
-where gradient(is_used [C]) is the tangent of the objective summed over the chains in use.
+where gradient(is_used [C], more) is the tangent of the objective summed over the chains in use,
+plus that of the pairs `more`, none by default.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.typing import LinearMap, Proposal
+from tfp_adaptive.typing import LinearMap, Pairs, Proposal
+
+_NO_PAIRS = Pairs((), ())
 
 
 class EnergyGradient(NamedTuple):
@@ -22,13 +25,32 @@ class EnergyGradient(NamedTuple):
     """Hessian-vector products spent for each gradient of the move."""
 
 
+class Stored(NamedTuple):
+    """Parameters of a preconditioner beside what it prepares of them."""
+
+    parameters: Any
+    prepared: Any
+
+
+def store(preconditioner, parameters) -> Stored:
+    """What all products of one step share."""
+    return Stored(parameters, preconditioner.prepare(parameters))
+
+
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
-    """F = step_size * C at the given parameters."""
-    prepared = preconditioner.prepare(parameters)
+    """F = step_size * C at the given parameters, stored or not."""
+    if not isinstance(parameters, Stored):
+        parameters = store(preconditioner, parameters)
+    prepared = parameters.prepared
     return LinearMap(
         forward=lambda x: step_size * preconditioner.forward(prepared, x),
         transpose=lambda x: step_size * preconditioner.transpose(prepared, x),
     )
+
+
+def bare(parameters):
+    """The parameters, stored or not, as a preconditioner knows them."""
+    return parameters.parameters if isinstance(parameters, Stored) else parameters
 
 
 def learning_proposal(proposal: Proposal) -> Proposal:
@@ -44,7 +66,7 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
         factor = proposal_factor(preconditioner, parameters, step_size)
         move = proposal.propose(target, factor, state, noise)
 
-        def gradient(is_used):
+        def gradient(is_used, more=_NO_PAIRS):
             used = _keep(is_used, move)
             inputs = [used.energy_change, used.proposed.position]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -54,7 +76,9 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
             slopes = tape.gradient(loss, inputs)
             weight, cotangent = (None if x is None else chains.keep(is_used, x) for x in slopes)
             pairs = proposal.pullback(factor, used, weight, cotangent)
-            return preconditioner.gradient(parameters, pairs)
+            # one product for all pairs
+            pairs = Pairs(*(a + b for a, b in zip(pairs, more, strict=True)))
+            return preconditioner.gradient(bare(parameters), pairs)
 
         return move, gradient
 
@@ -66,6 +90,7 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
     proposal = learning_proposal(proposal)
 
     def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
+        parameters = bare(parameters)
         still = tf.nest.map_structure(tf.zeros_like, preconditioner.log_det_gradient(parameters))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(still)
@@ -80,13 +105,16 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
                 objective_state,
             )
 
-        def gradient(is_used):
-            return tape.gradient(
+        def gradient(is_used, more=_NO_PAIRS):
+            slope = tape.gradient(
                 loss,
                 still,
                 output_gradients=tf.cast(is_used, loss.dtype),
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
+            if not more.left:
+                return slope
+            return tf.nest.map_structure(tf.add, slope, preconditioner.gradient(parameters, more))
 
         return move, gradient
 

@@ -82,12 +82,23 @@ def residual(flow, target, parameters, step_size, midpoint, score, curvature):
     return apply
 
 
-def entropy_gradient(flow, target, parameters, step_size, midpoint, score, curvature, estimate):
+def gradient(flow, slopes, is_used, where, estimate, entropy_weight):
+    """`Geometry.gradient` of a flow."""
+    loss, volume = slopes(is_used)
+    entropy, num_products = entropy_gradient(flow, where, estimate)
+    total = tf.nest.map_structure(
+        lambda a, b, c: a - entropy_weight * (b + c), loss, volume, entropy
+    )
+    return total, num_products
+
+
+def entropy_gradient(flow, where, estimate):
     """Gradient of sum left^T D right over the forms of the estimate, the midpoint's q held.
 
     Costs two Hessian-vector products for each of the two forms of every chain, if the estimate
     cost any.
     """
+    target, parameters, step_size, midpoint, score, curvature = where
     zeros = tf.nest.map_structure(tf.zeros_like, parameters)
     left, right = outer_products.stack(estimate.forms)
     if left.shape[0] == 0:

@@ -1,5 +1,6 @@
 """How a move and what is learned from it depend on the preconditioner, linear or not."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from tfp_adaptive.typing import (
     EventPreconditioner,
     Flow,
     Objective,
+    Pairs,
     Preconditioner,
     Proposal,
 )
@@ -21,18 +23,21 @@ class Geometry(NamedTuple):
 
     init: Callable
     """(event_size, dtype, scale) -> parameters."""
+    store: Callable
+    """parameters -> the same with what products need of them, so that a step prepares them once;
+    `move`, `differentiable_move`, `residual` and `gradient` take either."""
     move: Callable
     """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
     differentiable_move: Callable
-    """(target, parameters, step_size, state, noise, objective state) -> (move, gradient), where
-    gradient(is_used [C]) is the pair of the gradients of the objective and of the move's
-    `log_volume`, each summed over the chains in use."""
+    """(target, parameters, step_size, state, noise, objective state) -> (move, slopes), where
+    `slopes` is what `gradient` wants to know of the move."""
     residual: Callable
     """(target, parameters, step_size, midpoint, score, curvature) -> the map from x to D x at the
     midpoint [C, D] of the moves, where the score is `score`."""
-    entropy_gradient: Callable
-    """(target, parameters, step_size, midpoint, score, curvature, estimate) -> (gradient of
-    log det(I + D) minus the weighted penalty summed over chains, Hessian-vector products spent)."""
+    gradient: Callable
+    """(slopes, is_used [C], (target, parameters, step_size, midpoint, score, curvature), estimate,
+    entropy weight beta) -> (gradient, summed over the chains in use, of the objective minus beta
+    (the move's `log_volume` + log det(I + D) - the weighted penalty), products spent)."""
     log_det: Callable
     """parameters -> log|det|, a scalar, without what `log_volume` holds."""
     log_det_gradient: Callable
@@ -99,17 +104,6 @@ def make_move(event: Event, proposal: Proposal, preconditioner) -> Callable:
 def _linear(proposal, preconditioner, objective, mode) -> Geometry:
     energy = energy_gradients.MODES[mode](proposal, preconditioner, objective)
 
-    def differentiable_move(target, parameters, step_size, state, noise, objective_state):
-        move, gradient = energy.differentiable_move(
-            target, parameters, step_size, state, noise, objective_state
-        )
-
-        def gradients(is_used):
-            slope = gradient(is_used)
-            return slope, tf.nest.map_structure(tf.zeros_like, slope)
-
-        return move, gradients
-
     def residual(target, parameters, step_size, midpoint, score, curvature):
         del score
         factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
@@ -120,16 +114,18 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
         return apply
 
-    def entropy_gradient(target, parameters, step_size, midpoint, score, curvature, estimate):
-        del target, step_size, midpoint, score, curvature
-        return preconditioner.gradient(parameters, estimate.pairs), 0
+    def gradient(slopes, is_used, where, estimate, entropy_weight):
+        del where
+        left, right = estimate.pairs
+        return slopes(is_used, Pairs(tuple(-entropy_weight * rows for rows in left), right)), 0
 
     return Geometry(
         init=preconditioner.init,
+        store=lambda parameters: energy_gradients.store(preconditioner, parameters),
         move=_linear_move(proposal, preconditioner),
-        differentiable_move=differentiable_move,
+        differentiable_move=energy.differentiable_move,
         residual=residual,
-        entropy_gradient=entropy_gradient,
+        gradient=gradient,
         log_det=preconditioner.log_det,
         log_det_gradient=preconditioner.log_det_gradient,
         retract=preconditioner.retract,
@@ -155,12 +151,13 @@ def _flow(event, proposal, flow, objective, mode) -> Geometry:
 
     return Geometry(
         init=flow.init,
+        store=lambda parameters: parameters,
         move=flow_gradients.mover(proposal, flow),
         differentiable_move=flow_gradients.differentiable_mover(
             proposal, flow, objective, log_det, is_exact=is_exact
         ),
         residual=lambda *where: flow_gradients.residual(flow, *where),
-        entropy_gradient=lambda *where: flow_gradients.entropy_gradient(flow, *where),
+        gradient=functools.partial(flow_gradients.gradient, flow),
         log_det=log_det,
         log_det_gradient=lambda parameters: flow_gradients.gradient_at_rest(
             flow, log_det, parameters

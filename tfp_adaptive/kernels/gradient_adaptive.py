@@ -68,8 +68,7 @@ class Axes(NamedTuple):
 class _Sums(NamedTuple):
     """What one step learns from all its chains, as sums and counts that may be pooled."""
 
-    energy_gradient: Any
-    entropy_gradient: Any
+    gradient: Any
     num_used: Tensor
     num_lost: Tensor
     num_alive: Tensor
@@ -143,32 +142,34 @@ def _draw(axes, seed, num_chains, event_size, dtype):
 def _step(axes, target, state, adaptation, info, noise, step_size, step):
     geometry = _geometry(axes, target)
     is_adapting = step < axes.num_adaptation_steps
-    move, energy_gradients = geometry.differentiable_move(
-        target, adaptation.preconditioner, step_size, state, noise.move, adaptation.objective
+    stored = geometry.store(adaptation.preconditioner)
+    move, slopes = geometry.differentiable_move(
+        target, stored, step_size, state, noise.move, adaptation.objective
     )
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
     midpoint = chains.where(is_finite, move.midpoint, state.position)
     score = chains.where(is_finite, move.midpoint_score, state.score)
-    where = (target, adaptation.preconditioner, step_size, midpoint, score, move.curvature)
-
-    def probe(signs, coin):
-        """A chain that is lost probes nothing, so it adds nothing to the sums."""
-        return chains.keep(is_finite, geometry.probe(signs, coin))
+    where = (target, stored, step_size, midpoint, score, move.curvature)
 
     estimate = axes.entropy.estimate(
-        geometry.residual(*where), probe, noise.entropy, adaptation.penalty_weight, is_adapting
+        geometry.residual(*where),
+        geometry.probe,
+        noise.entropy,
+        adaptation.penalty_weight,
+        is_adapting,
     )
+    estimate = _silence(~is_finite, estimate)
     is_used = is_finite & estimate.is_finite
-    energy_gradient, volume_gradient = energy_gradients(is_used)
-    entropy_gradient, num_products = geometry.entropy_gradient(*where, estimate)
+    gradient, num_products = geometry.gradient(
+        slopes, is_used, where, estimate, adaptation.entropy_weight
+    )
     signal = axes.entropy_weight.signal(transition)
     # a chain that never had a density cannot move, whatever is learned: it has no say
     is_alive = tf.math.is_finite(state.log_prob)
     log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
     sums = _Sums(
-        energy_gradient=energy_gradient,
-        entropy_gradient=tf.nest.map_structure(tf.add, volume_gradient, entropy_gradient),
+        gradient=gradient,
         num_used=_total(is_used, state),
         num_lost=_total(is_alive & ~is_finite, state),
         num_alive=_total(is_alive, state),
@@ -194,6 +195,19 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     return transition, adaptation, info
 
 
+def _silence(is_lost, estimate):
+    """The estimate, to which chains that lost their move add nothing."""
+
+    def keep(x):
+        return x if x.shape[0] == 0 else chains.keep(~is_lost, x)
+
+    said = tf.nest.map_structure(keep, estimate._replace(num_hessian_vector_products=()))
+    return said._replace(
+        is_finite=estimate.is_finite,
+        num_hessian_vector_products=estimate.num_hessian_vector_products,
+    )
+
+
 def _objective_statistic(axes, state, move, is_used):
     used = [chains.keep(is_used, x) for x in (move.energy_change, state.position)]
     return axes.objective.statistic(*used, chains.keep(is_used, move.proposed.position))
@@ -208,20 +222,18 @@ def _learn(axes, geometry, adaptation, sums, progress):
     num_alive = tf.maximum(sums.num_alive, 1)
     lost = sums.num_lost / num_alive
 
-    def descent_direction(energy, entropy, log_det):
-        slope = energy / num_used - beta * (log_det + entropy / num_used) + lost * log_det
+    def descent_direction(gradient, log_det):
+        # times a number: to divide a whole matrix costs as much as a product with it
+        slope = (1 / num_used) * gradient + (lost - beta) * log_det
         return axes.optimizer.condition(slope, beta)
 
     gradient = tf.nest.map_structure(
-        descent_direction,
-        sums.energy_gradient,
-        sums.entropy_gradient,
-        geometry.log_det_gradient(adaptation.preconditioner),
+        descent_direction, sums.gradient, geometry.log_det_gradient(adaptation.preconditioner)
     )
     tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
     parameters = geometry.retract(adaptation.preconditioner, tangent)
     leaves = tf.nest.flatten([gradient, parameters])
-    is_usable = tf.reduce_all([tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves])
+    is_usable = tf.reduce_all([chains.is_finite(leaf) for leaf in leaves])
     is_usable &= sums.num_used + sums.num_lost > 0
     return Adaptation(
         preconditioner=_select(is_usable, parameters, adaptation.preconditioner),

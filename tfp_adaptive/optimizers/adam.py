@@ -66,7 +66,7 @@ def adam(
         mean = average(beta_1, state.mean, gradient)
         square = average(beta_2, state.square, tf.nest.map_structure(tf.square, gradient))
         step = tf.nest.map_structure(
-            lambda m, v: -rate * correction * m / (tf.sqrt(v) + epsilon), mean, square
+            lambda m, v: (-rate * correction) * m / (tf.sqrt(v) + epsilon), mean, square
         )
         return step, AdamState(mean, square, state.count + 1)
 
@@ -83,7 +83,7 @@ def _bounded(slope, entropy_weight):
     or of a crossing of the spectral threshold, from filling the second moment, and so from freezing
     the entry, for a thousand steps.
     """
-    return tf.clip_by_value(slope / tf.maximum(entropy_weight, 1), -_MAX_SLOPE, _MAX_SLOPE)
+    return tf.clip_by_value(slope * (1 / tf.maximum(entropy_weight, 1)), -_MAX_SLOPE, _MAX_SLOPE)
 
 
 def _as_schedule(learning_rate) -> Callable:
