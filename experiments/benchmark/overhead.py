@@ -1,13 +1,16 @@
 """Section: seconds of a step beyond its gradients."""
 
 import functools
+import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from experiments import targets
-from experiments.benchmark import kernels, stepping
+from experiments.benchmark import fresh_process, kernels, stepping
 from experiments.benchmark.section import Section
 from experiments.config import Config
 from experiments.tables import Table, goal
@@ -17,7 +20,30 @@ _NUM_STEPS_TO_SETTLE = 300
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     for label, options in config.chosen_targets():
-        yield label, functools.partial(_measure, config.settings, options)
+        for num_threads in config.settings['threads']:
+            case = {'settings': config.settings, 'options': options, 'num_threads': num_threads}
+            yield _key(label, num_threads), functools.partial(_in_fresh_process, label, case)
+
+
+def _key(label, num_threads) -> str:
+    return f'{label}, threads: {num_threads or "all"}'
+
+
+def _in_fresh_process(label, case):
+    """TensorFlow takes a number of threads only before it has computed anything."""
+    return fresh_process.run(__spec__.name, case, label)
+
+
+def measure(settings: dict[str, Any], options: dict[str, Any], num_threads: int) -> dict[str, Any]:
+    """Seconds of gradients and of steps, and their ratios, on one target.
+
+    Args:
+      settings: of the section.
+      options: of the target.
+      num_threads: that share an operation; 0 for one on every core.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    return {'num_threads': num_threads, **_measure(settings, options)}
 
 
 def _measure(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -76,13 +102,15 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
     settings = config.settings
     aims = {options['label']: options for options in config.targets}
     rows = []
-    for target, found in results.items():
+    for key, found in results.items():
+        target = next(t for t in aims if key == _key(t, found['num_threads']))
         for label, ratios in found['kernels'].items():
             seconds, aim = found['seconds'], aims[target]
             rows.append(
                 [
                     target,
                     found['event_size'],
+                    found['num_threads'] or 'all',
                     label,
                     1e6 * seconds['gradient'],
                     1e6 * seconds['value and gradient'],
@@ -104,6 +132,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             columns=[
                 'target',
                 'd',
+                'threads',
                 'kernel',
                 'gradient, us',
                 'with value, us',
@@ -122,7 +151,8 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
                 f'its gradient; the goals are of this measure. Over what it needs: over one '
                 f'log-density with its gradient and L - 1 gradients alone, a harder measure where '
                 f'the value is the dearer half. Normal numbers: those of a step, one for every '
-                f'coordinate of every chain, drawn alone. XLA loops on the same '
+                f'coordinate of every chain, drawn alone. Threads: those TensorFlow computes an '
+                f'operation with, `all` for one on every core. XLA loops on the same '
                 f'{settings["num_chains"]} chains; medians of {settings["repetitions"]} '
                 f'interleaved repetitions of about {settings["seconds"]} s.'
             ),
@@ -131,3 +161,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
 
 
 SECTION = Section('overhead', _units, _tables)
+
+
+if __name__ == '__main__':
+    print(json.dumps(measure(**json.load(sys.stdin))))

@@ -1,24 +1,20 @@
 """Section: time, memory and efficiency as dimensions and chains grow."""
 
 import functools
-import json
 import pathlib
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from experiments import figures
+from experiments.benchmark import fresh_process
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.errors import ExperimentError
 from experiments.tables import Table
 
 FIGURE = 'scaling.png'
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _PROCESS = 'experiments.benchmark.scaling_process'
 
 
@@ -50,18 +46,7 @@ def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
     Raises:
       ExperimentError: if the process fails.
     """
-    done = subprocess.run(
-        [sys.executable, '-m', _PROCESS],
-        input=json.dumps(case),
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        check=False,
-    )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
-        raise ExperimentError(f'measuring {case["preconditioner"]} failed: {last[0]}')
-    return json.loads(done.stdout.splitlines()[-1])
+    return fresh_process.run(_PROCESS, case, case['preconditioner'])
 
 
 def slope(sizes: list[float], values: list[float]) -> float | None:

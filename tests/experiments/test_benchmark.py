@@ -61,9 +61,10 @@ def test_counts(tmp_path):
 
 def test_overhead(tmp_path):
     settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
-    results, page = _benchmark(tmp_path, 'overhead', *settings)
-    [(target, found)] = results.items()
-    assert target == 'process'
+    results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *settings)
+    [(key, found)] = results.items()
+    assert key == 'process, threads: 1'
+    assert '| process | 51 ' in re.sub(' +', ' ', page)
     assert found['event_size'] == 51
     assert set(found['seconds']) == {
         *('gradient', 'value and gradient', 'noise', 'L=2, frozen', 'L=2, adaptive')

@@ -162,7 +162,6 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     # every image is in the sum, and a term is not finite where the image before is not
     finite = chains.all_finite(series.neumann_image + penalty_image)
     finite &= tf.math.is_finite(eigenvalue + series.log_det)
-
     is_known = finite & (num_products > 0)
 
     def keep(*rows):

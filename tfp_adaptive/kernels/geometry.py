@@ -116,8 +116,11 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
     def gradient(slopes, is_used, where, estimate, entropy_weight):
         del where
-        left, right = estimate.pairs
-        return slopes(is_used, Pairs(tuple(-entropy_weight * rows for rows in left), right)), 0
+        pairs = [pair for pair in zip(*estimate.pairs, strict=True) if pair[0].shape[0] != 0]
+        more = Pairs(
+            tuple(-entropy_weight * left for left, _ in pairs), tuple(right for _, right in pairs)
+        )
+        return slopes(is_used, more), 0
 
     return Geometry(
         init=preconditioner.init,

@@ -1,0 +1,36 @@
+"""What has to be measured in a process of its own, such as its peak memory."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+from experiments.errors import ExperimentError
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
+    """The last line that `python -m module` prints, read as JSON.
+
+    Args:
+      module: reads a JSON object from its standard input.
+      case: that object.
+      name: of the case, for errors.
+
+    Raises:
+      ExperimentError: if the process fails.
+    """
+    done = subprocess.run(
+        [sys.executable, '-m', module],
+        input=json.dumps(case),
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
+        raise ExperimentError(f'measuring {name} failed: {last[0]}')
+    return json.loads(done.stdout.splitlines()[-1])
