@@ -105,8 +105,7 @@ class Preconditioner(NamedTuple):
     a family that treats blocks of coordinates differently keeps their noises apart."""
     prepare: Callable[[Any], Any] = lambda parameters: parameters
     """parameters -> what the two products take in their place: what they share is computed once a
-    move, and once an estimate of the entropy. A record that borrows another's products borrows its
-    `prepare` too."""
+    step. A record that borrows another's products borrows its `prepare` too."""
 
 
 class Flow(NamedTuple):
@@ -194,7 +193,8 @@ class EntropyEstimate(NamedTuple):
     log_det: Tensor
     """[C] estimate of log det(I + D)."""
     pairs: Pairs
-    """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains."""
+    """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains;
+    every group [C, D], or [0, D] where there is none."""
     forms: Pairs
     """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D]."""
     is_finite: Tensor
@@ -214,7 +214,8 @@ class Entropy(NamedTuple):
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
     """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
-    D x, `probe_fn` is `Preconditioner.probe`."""
+    D x, `probe_fn` is `Preconditioner.probe`. Chains that lost their move are struck out of it
+    afterwards."""
 
 
 class Optimizer(NamedTuple):

@@ -42,7 +42,8 @@ def measure(settings: dict[str, Any], options: dict[str, Any], num_threads: int)
       options: of the target.
       num_threads: that share an operation; 0 for one on every core.
     """
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    if num_threads:
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
     return {'num_threads': num_threads, **_measure(settings, options)}
 
 

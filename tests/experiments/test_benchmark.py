@@ -9,7 +9,7 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, programs
-from experiments.benchmark import peers, scaling, scaling_process, section, stepping
+from experiments.benchmark import overhead, peers, scaling, scaling_process, section, stepping
 from experiments.benchmark.command import SECTIONS, measure, settings_of
 from experiments.benchmark.section import Ledger, Section, load_settings
 from experiments.config import ConfigError
@@ -59,12 +59,13 @@ def test_counts(tmp_path):
     assert 'tensorflow_probability' in page
 
 
-def test_overhead(tmp_path):
+def test_overhead(tmp_path, monkeypatch):
+    monkeypatch.setattr(overhead, '_in_fresh_process', lambda _, case: overhead.measure(**case))
     settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
-    results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *settings)
+    results, page = _benchmark(tmp_path, 'overhead', 'threads=0', *settings)
     [(key, found)] = results.items()
-    assert key == 'process, threads: 1'
-    assert '| process | 51 ' in re.sub(' +', ' ', page)
+    assert key == 'process, threads: all'
+    assert '| process | 51 | all ' in re.sub(' +', ' ', page)
     assert found['event_size'] == 51
     assert set(found['seconds']) == {
         *('gradient', 'value and gradient', 'noise', 'L=2, frozen', 'L=2, adaptive')
@@ -78,6 +79,17 @@ def test_overhead(tmp_path):
     )
     assert ratios['adaptive'] == pytest.approx(seconds['L=2, adaptive'] / seconds['L=2, frozen'])
     assert '| 2.5' in page
+
+
+@pytest.mark.slow
+def test_overhead_with_one_thread(tmp_path):
+    """In a fresh process: in this one TensorFlow has long chosen its threads."""
+    settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
+    results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *settings)
+    [(key, found)] = results.items()
+    assert key == 'process, threads: 1'
+    assert found['kernels']['L=2']['adaptive'] > 0
+    assert '| process | 51 | 1 ' in re.sub(' +', ' ', page)
 
 
 def test_one_slow_call_does_not_shorten_what_is_timed(monkeypatch):

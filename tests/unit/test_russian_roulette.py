@@ -273,6 +273,7 @@ def test_spends_nothing_when_not_adapting(rng):
 
     result = estimate(residual, all_bits(SIZE), 2, is_adapting=False)
     assert result.num_hessian_vector_products == 0
+    assert np.all(result.is_finite)
     change = rng.normal(size=[SIZE, SIZE])
     np.testing.assert_array_equal(functional(result.pairs, change, len(all_bits(SIZE))), 0)
     for figure in (result.log_det, result.penalty, result.spectral_radius):

@@ -21,11 +21,11 @@ def log_det() -> Entropy:
 
     def estimate(residual, probe_fn, noise, penalty_weight, is_adapting):
         del residual, probe_fn, penalty_weight, is_adapting
-        zeros = noise[:, 0]
+        zeros, nothing = noise[:, 0], tf.zeros([0, noise.shape[-1]], noise.dtype)
         return EntropyEstimate(
             log_det=zeros,
-            pairs=Pairs((noise[:0],), (noise[:0],)),
-            forms=Pairs((noise[:0],), (noise[:0],)),
+            pairs=Pairs((nothing,), (nothing,)),
+            forms=Pairs((nothing,), (nothing,)),
             is_finite=tf.ones_like(zeros, tf.bool),
             spectral_radius=zeros,
             penalty=zeros,

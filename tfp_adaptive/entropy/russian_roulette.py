@@ -124,7 +124,7 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
             squared_length=squared_length,
         )
 
-    start = _Series(*[probe] * 5, *[probe[:, 0]] * 2)
+    start = _Series(*[probe] * 5, *[tf.square(probe[:, 0])] * 2)
     _, series = tf.while_loop(
         lambda k, _: k < num_products, body, (0, start), maximum_iterations=max_products
     )
@@ -151,7 +151,10 @@ def _contract(is_first, squared_length_of_term, image):
 
 
 def _summarise(series, probe, penalty, penalty_weight, num_products):
-    """Pairs of d(log det - penalty_weight * pen(|mu|)), zeroed for chains that are not finite."""
+    """Pairs of d(log det - penalty_weight * pen(|mu|)).
+
+    All is zero for chains that are not finite, and for every chain where no term was asked for.
+    """
     to_unit = tf.math.reciprocal_no_nan(tf.sqrt(series.squared_length))
     eigenvalue = chains.sum_of_row(series.term * series.image) * to_unit * to_unit
     radius = tf.abs(eigenvalue)

@@ -1,4 +1,4 @@
-"""Row-wise helpers on [C, ...] tensors; nothing here mixes chains."""
+"""Helpers on [C, ...] tensors that work row by row; but for `is_finite` nothing mixes chains."""
 
 import tensorflow as tf
 

@@ -77,7 +77,7 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
             weight, cotangent = (None if x is None else chains.keep(is_used, x) for x in slopes)
             pairs = proposal.pullback(factor, used, weight, cotangent)
             # one product for all pairs
-            pairs = Pairs(*(a + b for a, b in zip(pairs, more, strict=True)))
+            pairs = Pairs(*((*a, *b) for a, b in zip(pairs, more, strict=True)))
             return preconditioner.gradient(bare(parameters), pairs)
 
         return move, gradient

@@ -66,7 +66,7 @@ def adam(
         mean = average(beta_1, state.mean, gradient)
         square = average(beta_2, state.square, tf.nest.map_structure(tf.square, gradient))
         step = tf.nest.map_structure(
-            lambda m, v: (-rate * correction) * m / (tf.sqrt(v) + epsilon), mean, square
+            lambda m, v: -rate * correction * m / (tf.sqrt(v) + epsilon), mean, square
         )
         return step, AdamState(mean, square, state.count + 1)
 
