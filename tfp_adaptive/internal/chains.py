@@ -46,7 +46,8 @@ def sum_of_row(x: tf.Tensor) -> tf.Tensor:
     """
     if any(device.device_type != 'CPU' for device in tf.config.list_physical_devices()):
         return tf.reduce_sum(x, axis=-1)
-    return tf.linalg.matvec(x, tf.ones(tf.shape(x)[-1:], x.dtype))
+    size = x.shape[-1] if x.shape[-1] is not None else tf.shape(x)[-1]
+    return tf.linalg.matvec(x, tf.ones([size], x.dtype))
 
 
 @tf.custom_gradient

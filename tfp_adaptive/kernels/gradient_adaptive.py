@@ -168,18 +168,19 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     # a chain that never had a density cannot move, whatever is learned: it has no say
     is_alive = tf.math.is_finite(state.log_prob)
     log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
-    sums = _Sums(
-        gradient=gradient,
-        num_used=_total(is_used, state),
-        num_lost=_total(is_alive & ~is_finite, state),
-        num_alive=_total(is_alive, state),
-        num_chains=_total(tf.ones_like(is_used), state),
-        accept_prob=_total(metropolis.accept_prob(transition), state),
-        acceptance_signal=_total(chains.keep(is_alive, signal), state),
-        objective=_total(_objective_statistic(axes, state, move, is_used), state),
-        penalty=_total(estimate.penalty, state),
-        log_det=_total(estimate.log_det + log_volume, state),
+    totals = _totals(
+        state,
+        num_used=is_used,
+        num_lost=is_alive & ~is_finite,
+        num_alive=is_alive,
+        num_chains=tf.ones_like(is_used),
+        accept_prob=metropolis.accept_prob(transition),
+        acceptance_signal=chains.keep(is_alive, signal),
+        objective=_objective_statistic(axes, state, move, is_used),
+        penalty=estimate.penalty,
+        log_det=estimate.log_det + log_volume,
     )
+    sums = _Sums(gradient=gradient, **totals)
     if axes.pool_fn is not None:
         sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
     learned = _learn(axes, geometry, adaptation, sums, _progress(axes, step, state))
@@ -276,5 +277,8 @@ def _select(condition, new, old):
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), new, old)
 
 
-def _total(x, state):
-    return tf.reduce_sum(tf.cast(x, state.position.dtype))
+def _totals(state, **figures):
+    """Sums over chains of figures [C], all of them at once."""
+    rows = [tf.cast(figure, state.position.dtype) for figure in figures.values()]
+    totals = tf.unstack(chains.sum_of_row(tf.stack(rows)), num=len(rows))
+    return dict(zip(figures, totals, strict=True))
