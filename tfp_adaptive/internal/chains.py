@@ -30,7 +30,8 @@ def all_finite(x: tf.Tensor) -> tf.Tensor:
 
 def is_finite(x: tf.Tensor) -> tf.Tensor:
     """Whether every entry of a tensor of any shape is finite, a scalar."""
-    return all_finite(tf.reshape(x, [1, -1]))[0]
+    # row by row: a product with ones for the whole of a matrix would have to store as many
+    return tf.reduce_all(all_finite(x if x.shape.rank == 2 else tf.reshape(x, [1, -1])))
 
 
 def squared_norm(x: tf.Tensor) -> tf.Tensor:

@@ -159,7 +159,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         adaptation.penalty_weight,
         is_adapting,
     )
-    estimate = _silence(~is_finite, estimate)
+    estimate = _without_the_lost(is_finite, estimate)
     is_used = is_finite & estimate.is_finite
     gradient, num_products = geometry.gradient(
         slopes, is_used, where, estimate, adaptation.entropy_weight
@@ -196,17 +196,15 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     return transition, adaptation, info
 
 
-def _silence(is_lost, estimate):
+def _without_the_lost(is_finite, estimate):
     """The estimate, to which chains that lost their move add nothing."""
-
-    def keep(x):
-        return x if x.shape[0] == 0 else chains.keep(~is_lost, x)
-
-    said = tf.nest.map_structure(keep, estimate._replace(num_hessian_vector_products=()))
-    return said._replace(
-        is_finite=estimate.is_finite,
-        num_hessian_vector_products=estimate.num_hessian_vector_products,
-    )
+    of_chains = {
+        name: tf.nest.map_structure(
+            lambda x: x if x.shape[0] == 0 else chains.keep(is_finite, x), getattr(estimate, name)
+        )
+        for name in ('log_det', 'pairs', 'forms', 'spectral_radius', 'penalty')
+    }
+    return estimate._replace(**of_chains)
 
 
 def _objective_statistic(axes, state, move, is_used):
