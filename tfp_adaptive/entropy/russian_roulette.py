@@ -36,7 +36,7 @@ class RouletteNoise(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """The running sums of the series, each [C, D] but for the last two."""
+    """The running sums of the series, each [C, D] but for the last."""
 
     term: Tensor
     image: Tensor
@@ -44,7 +44,7 @@ class _Series(NamedTuple):
     neumann_image: Tensor
     probe_image: Tensor
     log_det: Tensor
-    """[C], sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) probe^T eta_k."""
+    """sum_{k >= 1} (-1)^{k+1} / (k P(N >= k)) eta_k, whose product with the probe is log det."""
     squared_length: Tensor
     """[C], of `term`."""
 
@@ -120,11 +120,11 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
             neumann=later(series.neumann) + weights[k] * term,
             neumann_image=later(series.neumann_image) + weights[k] * image,
             probe_image=tf.where(is_first, image, series.probe_image),
-            log_det=later(series.log_det) + log_det_weights[k] * chains.sum_of_row(probe * term),
+            log_det=later(series.log_det) + log_det_weights[k] * term,
             squared_length=squared_length,
         )
 
-    start = _Series(*[probe] * 5, *[tf.square(probe[:, 0])] * 2)
+    start = _Series(*[probe] * 6, tf.square(probe[:, 0]))
     _, series = tf.while_loop(
         lambda k, _: k < num_products, body, (0, start), maximum_iterations=max_products
     )
@@ -158,20 +158,21 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     to_unit = tf.math.reciprocal_no_nan(tf.sqrt(series.squared_length))
     eigenvalue = chains.sum_of_row(series.term * series.image) * to_unit * to_unit
     radius = tf.abs(eigenvalue)
+    log_det = chains.sum_of_row(probe * series.log_det)
     slope = -penalty_weight * penalty.slope(radius) * tf.sign(eigenvalue)
     to_unit, slope = to_unit[:, tf.newaxis], slope[:, tf.newaxis]
     direction = to_unit * series.term
     penalty_image = 2 * slope * to_unit * series.image
     # every image is in the sum, and a term is not finite where the image before is not
     finite = chains.all_finite(series.neumann_image + penalty_image)
-    finite &= tf.math.is_finite(eigenvalue + series.log_det)
+    finite &= tf.math.is_finite(eigenvalue + log_det)
     is_known = finite & (num_products > 0)
 
     def keep(*rows):
         return tuple(chains.keep(is_known, x) for x in rows)
 
     return EntropyEstimate(
-        log_det=chains.keep(is_known, series.log_det),
+        log_det=chains.keep(is_known, log_det),
         pairs=Pairs(
             left=keep(series.probe_image, series.neumann_image, penalty_image),
             right=keep(series.neumann, probe, direction),

@@ -173,14 +173,14 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         num_used=is_used,
         num_lost=is_alive & ~is_finite,
         num_alive=is_alive,
-        num_chains=tf.ones_like(is_used),
         accept_prob=metropolis.accept_prob(transition),
         acceptance_signal=chains.keep(is_alive, signal),
         objective=_objective_statistic(axes, state, move, is_used),
         penalty=estimate.penalty,
         log_det=estimate.log_det + log_volume,
     )
-    sums = _Sums(gradient=gradient, **totals)
+    num_chains = tf.cast(chains.count(state.log_prob), state.log_prob.dtype)
+    sums = _Sums(gradient=gradient, num_chains=num_chains, **totals)
     if axes.pool_fn is not None:
         sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
     learned = _learn(axes, geometry, adaptation, sums, _progress(axes, step, state))
