@@ -179,8 +179,8 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         penalty=estimate.penalty,
         log_det=estimate.log_det + log_volume,
     )
-    num_chains = tf.cast(chains.count(state.log_prob), state.log_prob.dtype)
-    sums = _Sums(gradient=gradient, num_chains=num_chains, **totals)
+    totals['num_chains'] = tf.cast(chains.count(is_used), state.position.dtype)
+    sums = _Sums(gradient=gradient, **totals)
     if axes.pool_fn is not None:
         sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
     learned = _learn(axes, geometry, adaptation, sums, _progress(axes, step, state))
