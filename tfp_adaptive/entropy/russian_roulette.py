@@ -124,7 +124,7 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
             squared_length=squared_length,
         )
 
-    start = _Series(*[probe] * 6, squared_length=tf.square(probe[:, 0]))
+    start = _Series(probe, probe, probe, probe, probe, probe, tf.square(probe[:, 0]))
     _, series = tf.while_loop(
         lambda k, _: k < num_products, body, (0, start), maximum_iterations=max_products
     )
