@@ -27,7 +27,8 @@ _STANDINGS_NOTE = (
     'costs them far fewer gradients; a bound on R-hat is easier to meet with more draws, and the '
     'smallest of many estimates lies less below what it estimates. nutpie computes in float64, all '
     'others in float32. Seconds of samplers of TFP, whose warm-up and sampling are one '
-    'program, are divided by their leapfrog steps; those of nutpie are the least of several runs.'
+    'program, are divided by their leapfrog steps; those of nutpie are the least of several runs, '
+    'divided like that where a run takes more than five minutes.'
 )
 
 

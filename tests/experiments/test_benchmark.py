@@ -301,6 +301,19 @@ def test_samplers_of_others(tmp_path, small_data, sampler, package):
 
 
 @pytest.mark.slow
+def test_the_seconds_of_a_long_run_of_nutpie_are_divided(tmp_path, small_data, monkeypatch):
+    pytest.importorskip('nutpie')
+    monkeypatch.setattr('experiments.benchmark.peers_nutpie._LONG_SECONDS', 0.0)
+    monkeypatch.setattr('experiments.benchmark.peers_nutpie._MAX_REPETITIONS', 1)
+    settings = [*_TINY_PEERS[1:], 'num_warmup_steps=40', 'samplers=nutpie (low rank)']
+    results, _ = _benchmark(tmp_path, 'peers', *settings)
+    [found] = results.values()
+    gradients = found['num_gradients'], found['num_warmup_gradients']
+    seconds = found['sampling_seconds'], found['warmup_seconds']
+    assert seconds[0] / seconds[1] == pytest.approx(gradients[0] / gradients[1])
+
+
+@pytest.mark.slow
 def test_nutpie_is_stopped(tmp_path, small_data):
     pytest.importorskip('nutpie')
     settings = [*_TINY_PEERS[1:], 'num_warmup_steps=1000000', 'max_minutes=0.01']
