@@ -196,7 +196,8 @@ class EntropyEstimate(NamedTuple):
     """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains;
     every group [C, D], or [0, D] where there is none."""
     forms: Pairs
-    """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D]."""
+    """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D],
+    or [0, D] where there is none."""
     is_finite: Tensor
     """[C] whether every quantity of this chain was finite; other chains' pairs are zeroed."""
     spectral_radius: Tensor

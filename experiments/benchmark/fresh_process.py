@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 from experiments.errors import ExperimentError
 
 _ROOT = pathlib.Path(__file__).parents[2]
+_STATUS = pathlib.Path('/proc/self/status')
+_BYTES_PER_UNIT = 1 if sys.platform == 'darwin' else 1024
 
 
 def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
@@ -34,3 +38,15 @@ def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
         last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
         raise ExperimentError(f'measuring {name} failed: {last[0]}')
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak_bytes() -> int:
+    """Most memory that this process has held at a time.
+
+    On Linux not that of `getrusage`, which begins with what the process that started this one held.
+    """
+    if _STATUS.exists():
+        found = re.search(r'VmHWM:\s*(\d+) kB', _STATUS.read_text())
+        if found:
+            return 1024 * int(found[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT

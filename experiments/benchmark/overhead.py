@@ -44,7 +44,8 @@ def measure(settings: dict[str, Any], options: dict[str, Any], num_threads: int)
     """
     if num_threads:
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    return {'num_threads': num_threads, **_measure(settings, options)}
+    found = tf.config.threading.get_intra_op_parallelism_threads()
+    return {'num_threads': found, **_measure(settings, options)}
 
 
 def _measure(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import resource
 import sys
 from typing import Any
 
@@ -13,10 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import effective_size, programs
-from experiments.benchmark import kernels, stepping
+from experiments.benchmark import fresh_process, kernels, stepping
 from experiments.targets.base import normal_start
-
-_BYTES_PER_UNIT = 1 if sys.platform == 'darwin' else 1024
 
 
 def measure(
@@ -31,7 +28,7 @@ def measure(
       settings: of the section.
     """
     tf.function(lambda x: x + 1, jit_compile=True)(tf.zeros([]))
-    empty = _peak_bytes()
+    empty = fresh_process.peak_bytes()
     log_prob = autoregression(settings['phi'])
     position = normal_start(num_dims, scale=1.0)(num_chains, (settings['seed'], 0))
     num_steps = settings['num_warmup_steps']
@@ -52,7 +49,7 @@ def measure(
     }
     times = stepping.interleave(loops, settings['repetitions'], settings['seconds'])
     seconds = {name: float(np.median(each)) for name, each in times.items()}
-    peak_bytes = _peak_bytes() - empty
+    peak_bytes = fresh_process.peak_bytes() - empty
     min_ess, max_rhat, ess_per_gradient = _efficiency(frozen_kernel, state, settings)
     return {
         'preconditioner': preconditioner,
@@ -110,10 +107,6 @@ def _efficiency(kernel, state, settings) -> tuple[float, float, float]:
     draws, num_gradients = sample(state, start, tf.constant([settings['seed'], 3]))
     min_ess, max_rhat = effective_size.smallest(draws.numpy())
     return min_ess, max_rhat, min_ess / (num_chains * int(num_gradients))
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT
 
 
 if __name__ == '__main__':

@@ -3,6 +3,8 @@
 import functools
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -88,6 +90,7 @@ def test_overhead_with_one_thread(tmp_path):
     results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *settings)
     [(key, found)] = results.items()
     assert key == 'process, threads: 1'
+    assert found['num_threads'] == 1  # as TensorFlow says
     assert found['kernels']['L=2']['adaptive'] > 0
     assert '| process | 51 | 1 ' in re.sub(' +', ' ', page)
 
@@ -160,6 +163,20 @@ def test_scaling_that_is_half_done_has_no_figure(tmp_path):
     assert not scaling.SECTION.draw(config, {'a': case}, tmp_path)
 
 
+@pytest.mark.skipif(sys.platform != 'linux', reason='elsewhere memory is what getrusage says')
+def test_peak_memory_is_not_that_of_the_parent():
+    """On one that holds 400 MB; the child takes 100 MB for a moment."""
+    ballast = np.ones(50_000_000)
+    code = (
+        'from experiments.benchmark.fresh_process import peak_bytes; before = peak_bytes(); '
+        'b"x" * 100_000_000; print(before, peak_bytes())'
+    )
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before < ballast.nbytes
+    assert after - before == pytest.approx(1e8, rel=0.05)
+
+
 @pytest.mark.slow
 def test_scaling_in_a_fresh_process():
     case = {
@@ -220,7 +237,7 @@ def test_a_slow_target_takes_more_draws():
 
 
 def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path, small_data, monkeypatch):
-    monkeypatch.setitem(__import__('sys').modules, 'nutpie', None)
+    monkeypatch.setitem(sys.modules, 'nutpie', None)
     results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, 'samplers=nutpie (low rank)')
     [found] = results.values()
     assert found['unavailable'] == ('nutpie is not installed: pip install "tfp_adaptive[peers]"')
@@ -302,12 +319,21 @@ def test_samplers_of_others(tmp_path, small_data, sampler, package):
 
 @pytest.mark.slow
 def test_the_seconds_of_a_long_run_of_nutpie_are_divided(tmp_path, small_data, monkeypatch):
-    pytest.importorskip('nutpie')
+    nutpie = pytest.importorskip('nutpie')
+    lengths, sample = [], nutpie.sample
+    monkeypatch.setattr(
+        nutpie,
+        'sample',
+        lambda *args, draws, **kwargs: (
+            lengths.append(draws) or sample(*args, draws=draws, **kwargs)
+        ),
+    )
     monkeypatch.setattr('experiments.benchmark.peers_nutpie._LONG_SECONDS', 0.0)
     monkeypatch.setattr('experiments.benchmark.peers_nutpie._MAX_REPETITIONS', 1)
     settings = [*_TINY_PEERS[1:], 'num_warmup_steps=40', 'samplers=nutpie (low rank)']
     results, _ = _benchmark(tmp_path, 'peers', *settings)
     [found] = results.values()
+    assert lengths == [8]  # no warm-up alone
     gradients = found['num_gradients'], found['num_warmup_gradients']
     seconds = found['sampling_seconds'], found['warmup_seconds']
     assert seconds[0] / seconds[1] == pytest.approx(gradients[0] / gradients[1])

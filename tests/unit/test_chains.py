@@ -1,4 +1,4 @@
-"""internal.chains: row-wise helpers that never mix chains."""
+"""internal.chains: row-wise helpers; but for `is_finite` nothing mixes chains."""
 
 import math
 

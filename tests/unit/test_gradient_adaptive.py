@@ -246,22 +246,29 @@ def test_pooling_two_halves_is_the_whole(setting):
         np.testing.assert_allclose(info.accept_prob, whole_info.accept_prob, rtol=1e-12)
 
 
-def test_a_lost_chain_is_left_out_of_the_mean(setting):
+@pytest.mark.parametrize('lost', range(CHAINS))
+def test_a_lost_chain_is_left_out_of_the_mean(setting, lost):
     """The others learn as if it were not there, but that it asks for shorter moves."""
-    keep = [0, 1, 2, 4, 5]
+    keep = [c for c in range(CHAINS) if c != lost]
     velocity = setting.noise.move.numpy()
-    velocity[3] = 1e200
-    lost = setting._replace(noise=setting.noise._replace(move=tf.constant(velocity)))
-    transition, adaptation, info = step(sampler_of(), lost)
+    velocity[lost] = 1e200
+    holed = setting._replace(noise=setting.noise._replace(move=tf.constant(velocity)))
+    transition, adaptation, info = step(sampler_of(), holed)
     _, others, others_info = step(sampler_of(), setting.rows(keep))
     shorter = np.eye(SIZE) / CHAINS
     np.testing.assert_allclose(
         adaptation.optimizer, others.optimizer + shorter, rtol=1e-9, atol=1e-12
     )
-    assert not transition.is_accepted[3]
+    np.testing.assert_allclose(adaptation.penalty_weight, others.penalty_weight, rtol=1e-12)
+    assert not transition.is_accepted[lost]
     assert info.num_nonfinite == 1
+    np.testing.assert_allclose(info.spectral_radius, others_info.spectral_radius, rtol=1e-12)
     np.testing.assert_allclose(
         info.accept_prob, others_info.accept_prob * len(keep) / CHAINS, rtol=1e-12
+    )
+    log_det = np.log(np.diag(setting.adaptation.preconditioner)).sum()
+    np.testing.assert_allclose(
+        info.entropy - log_det, (others_info.entropy - log_det) * len(keep) / CHAINS, rtol=1e-9
     )
 
 

@@ -124,6 +124,7 @@ def _neumann_series(residual, probe, num_exact_terms, num_products):
             squared_length=squared_length,
         )
 
+    # whatever they hold, the first term takes their place
     start = _Series(probe, probe, probe, probe, probe, probe, tf.square(probe[:, 0]))
     _, series = tf.while_loop(
         lambda k, _: k < num_products, body, (0, start), maximum_iterations=max_products
@@ -141,12 +142,13 @@ def _weights(num_exact_terms, num_terms):
 def _contract(is_first, squared_length_of_term, image):
     """The next term D eta, shortened to 0.99 |eta| where D stretches, and its squared length.
 
-    The first is the probe as it stands.
+    The first is the probe as it stands. A length that overflows is no number.
     """
     infinity = tf.constant(float('inf'), image.dtype)
     limit = tf.where(is_first, infinity, _CONTRACTION**2 * squared_length_of_term)
     squared_length = chains.squared_norm(image)
     factor = tf.where(squared_length > limit, tf.sqrt(limit / squared_length), 1)
+    factor = tf.where(tf.math.is_finite(squared_length), factor, np.nan)
     return factor[:, tf.newaxis] * image, tf.minimum(squared_length, limit)
 
 
