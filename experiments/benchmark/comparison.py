@@ -27,9 +27,9 @@ _STANDINGS_NOTE = (
     'costs them far fewer gradients; a bound on R-hat is easier to meet with more draws, and the '
     'smallest of many estimates lies less below what it estimates. nutpie computes in float64, all '
     'others in float32. Seconds of samplers of TFP, whose warm-up and sampling are one '
-    'program, are divided by their leapfrog steps; those of nutpie, the '
-    'least of up to five runs, of one where it takes more than ten seconds, like that where one '
-    'takes more than five minutes, else by the seconds of a warm-up alone.'
+    'program, are divided by their leapfrog steps, and so are those of a run of nutpie that takes '
+    'more than five minutes. Of a shorter one the warm-up is timed by itself; those that take '
+    'seconds are repeated up to five times, and the least counts.'
 )
 
 

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import resource
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +11,6 @@ from experiments.errors import ExperimentError
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _STATUS = pathlib.Path('/proc/self/status')
-_BYTES_PER_UNIT = 1 if sys.platform == 'darwin' else 1024
 
 
 def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
@@ -49,4 +47,7 @@ def peak_bytes() -> int:
         found = re.search(r'VmHWM:\s*(\d+) kB', _STATUS.read_text())
         if found:
             return 1024 * int(found[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT
+    import resource  # not there on every system
+
+    unit = 1 if sys.platform == 'darwin' else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

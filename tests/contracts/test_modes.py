@@ -14,7 +14,7 @@ from tests.contracts.comparisons import (
     pure_step,
 )
 from tests.support import catalogue, targets
-from tests.support.catalogue import IN_DEPTH, every_kernel_in_depth
+from tests.support.catalogue import every_kernel_in_depth
 
 TARGET = targets.LIST
 
@@ -42,14 +42,7 @@ def test_eager_equals_graph_bit_for_bit(entry, seed):
     assert_identical(graph, eager)
 
 
-_in_depth_and_a_flow = pytest.mark.parametrize(
-    'entry',
-    [*IN_DEPTH, pytest.param(catalogue.FLOW_OF_TWO_STEPS, marks=pytest.mark.slow)],
-    ids=lambda entry: entry.name,
-)
-
-
-@_in_depth_and_a_flow
+@catalogue.in_depth(catalogue.FLOW_OF_TWO_STEPS)
 def test_deterministic_part_is_the_same_under_xla(entry, seed):
     """With injected noise; rounding in float64 is amplified by hundreds of operations."""
     kernel = entry.make(TARGET.log_prob, 5)

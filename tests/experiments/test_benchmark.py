@@ -163,7 +163,6 @@ def test_scaling_that_is_half_done_has_no_figure(tmp_path):
     assert not scaling.SECTION.draw(config, {'a': case}, tmp_path)
 
 
-@pytest.mark.skipif(sys.platform != 'linux', reason='elsewhere memory is what getrusage says')
 def test_peak_memory_is_not_that_of_the_parent():
     """On one that holds 400 MB; the child takes 100 MB for a moment."""
     ballast = np.ones(50_000_000)

@@ -81,16 +81,17 @@ def contents(path):
 # ---- going on
 
 
-def test_killed_runs_end_with_the_same_draws(tmp_path):
-    """At 20 random moments, and at the calls with which a run writes."""
-    (output,) = run_python(['-m', 'tests.integration.killed_runs', tmp_path, 1, 20])
+@pytest.mark.parametrize('num_kills', [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_runs_end_with_the_same_draws(tmp_path, num_kills):
+    """At random moments, and at the calls with which a run writes."""
+    (output,) = run_python(['-m', 'tests.integration.killed_runs', tmp_path, 1, num_kills])
     lines = [line for line in output.splitlines() if line.startswith(('random', 'calls'))]
     kills = {'random': 0, 'calls': 0}
     for line in lines:
         kind, count, *_, is_same = line.split()
         kills[kind] += int(count)
         assert is_same == 'True', output
-    assert kills['random'] == 20, output
+    assert kills['random'] == num_kills, output
     assert kills['calls'] >= 5, output
 
 

@@ -74,10 +74,8 @@ def test_a_missing_accept_step_is_detected(entry, seed):
     assert p_value < DETECTION
 
 
-@every_kernel_in_depth
+@catalogue.in_depth(where=lambda entry: entry.uses_score)
 def test_an_acceptance_without_kinetic_energy_is_detected(entry, seed):
-    if not entry.uses_score:
-        pytest.skip('no kinetic energy')
     frozen = catalogue.bold(entry, TARGET, seed)
     proposal = frozen.parameters['proposal']
 

@@ -147,13 +147,19 @@ def _parametrize(entries):
 
 every_kernel = _parametrize(KERNELS)
 
-IN_DEPTH = [
-    entry if entry.name in REPRESENTATIVES else pytest.param(entry, marks=pytest.mark.slow)
-    for entry in KERNELS
-]
 
-every_kernel_in_depth = _parametrize(IN_DEPTH)
-"""For tests that take long to compile: all of them among the slow tests, else representatives."""
+def in_depth(*more: Entry, where: Callable = lambda entry: True):
+    """For tests that take long to compile: all among the slow tests, else representatives."""
+    return _parametrize(
+        [
+            pytest.param(entry, marks=[] if entry.name in REPRESENTATIVES else pytest.mark.slow)
+            for entry in (*KERNELS, *more)
+            if where(entry)
+        ]
+    )
+
+
+every_kernel_in_depth = in_depth()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
