@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class Record:
       tables: what it found, for people.
       runs: what it found, a dict a sampler run.
       figures: file names beside the record.
+      commit: of the repository, followed by '+' if files differed from it; '' outside of one.
     """
 
     run_name: str
@@ -40,6 +42,7 @@ class Record:
     tables: list[Table]
     runs: list[dict[str, Any]]
     figures: list[str]
+    commit: str = ''
 
 
 def make(
@@ -59,7 +62,21 @@ def make(
         tables=tables,
         runs=runs,
         figures=figures,
+        commit=commit(),
     )
+
+
+def commit() -> str:
+    """Of the repository, followed by '+' if files differ from it; '' outside of one."""
+    command = ['git', 'describe', '--always', '--exclude=*', '--dirty=+']
+    folder = pathlib.Path(__file__).parent
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ''
+    return done.stdout.strip()
 
 
 def environment() -> dict[str, Any]:

@@ -58,13 +58,14 @@ def _section(record: records.Record, figures: pathlib.Path) -> str:
     config, environment = record.config, record.environment
     values = {**config['target'], **config['settings']}
     values.pop('name', None)
+    commit = f', commit {record.commit}' if record.commit else ''
     lines = [
         f'## {record.run_name}\n',
         f'{config["description"]}\n',
         f'Finished {record.finished} after {record.seconds:.0f} s on {environment["platform"]}, '
         f'{environment["cpu_count"]} CPUs; TensorFlow {environment["tensorflow"]}, '
         f'TFP {environment["tensorflow_probability"]}, '
-        f'tfp_adaptive {environment["tfp_adaptive"]}.\n',
+        f'tfp_adaptive {environment["tfp_adaptive"]}{commit}.\n',
         ', '.join(f'`{key}={value}`' for key, value in values.items()) + '\n',
         *(to_markdown(table, level=3) for table in record.tables),
         *(f'![{name}]({os.fspath(figures / name)})\n' for name in record.figures),

@@ -35,6 +35,11 @@ def goal(limit: float, *values: float) -> str:
     return show(limit) + (': missed' if max(values) > limit else '')
 
 
+def rhat(value: float, bound: float) -> str:
+    """A cell of an R-hat, which says so where it is above the `bound` for chains that agree."""
+    return f'{value:.3f}' + ('' if value <= bound else f': above {bound}, not converged')
+
+
 def show(cell: Cell) -> str:
     """Three significant digits for floats, thousands separated for ints, '-' for nothing."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):

@@ -1,6 +1,7 @@
 """Every page runs as its reader would paste it, and what it shows and names is so."""
 
 import configparser
+import itertools
 import re
 import shlex
 
@@ -138,6 +139,37 @@ def public():
 
 def test_reference_shows_every_public_name_once():
     assert sorted(referenced()) == sorted(public())
+
+
+def table(text, heading):
+    """Cells of the rows of the first table below a heading or another line."""
+    lines = text.partition(heading)[2].partition('|---')[2].split('\n')[1:]
+    rows = itertools.takewhile(lambda line: line.startswith('|'), lines)
+    return [[cell.strip() for cell in row.strip('|').split('|')] for row in rows]
+
+
+_NAMES_OF_TARGETS = {
+    'German credit': 'german',
+    'Australian credit': 'australian',
+    'Gaussian process': 'process',
+    'axis-aligned Gaussian': 'anisotropic-1000',
+    'stochastic volatility': 'volatility',
+}
+
+
+def test_the_readme_shows_the_ratios_of_the_benchmark():
+    page = read('docs/benchmark.md')
+    respects = ('gradient', 'second', 'second with warm-up')
+    standings = [table(page, f'Where we stand: minimum ESS per {name}\n') for name in respects]
+    expected = [
+        [rows[0][0], rows[0][1], *(f'{row[6]} / {row[8]}' for row in rows)]
+        for rows in zip(*standings, strict=True)
+    ]
+    assert len(expected) == 9
+    shown = table(read('README.md'), '| target | d | per gradient |')
+    for row in shown:
+        row[0] = _NAMES_OF_TARGETS.get(row[0], row[0].lower())
+    assert shown == expected
 
 
 def test_every_page_is_in_the_navigation():

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.benchmark import ours
 from experiments.config import Config
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 
 _RESPECTS = {
     'ess_per_gradient': 'minimum ESS per gradient',
@@ -231,14 +231,13 @@ def _target_table(target, size, rows, missing, settings) -> Table:
 def _cells(row: Row, max_rhat: float) -> list[Any]:
     if row.unavailable:
         return [row.sampler, row.unavailable, *[None] * 6]
-    rhat = f'{row.max_rhat:.3f}'
     return [
         row.sampler,
         row.ess_per_gradient,
         row.ess_per_second,
         row.ess_per_second_in_all,
         round(row.warmup_gradients),
-        rhat if row.is_converged else f'{rhat}: above {max_rhat}, not converged',
+        rhat(row.max_rhat, max_rhat),
         row.shape,
         row.compile_seconds,
     ]

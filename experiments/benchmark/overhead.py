@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from experiments import targets
+import tfp_adaptive as tfpa
+from experiments import programs, targets
 from experiments.benchmark import fresh_process, kernels, stepping
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table, goal
+from experiments.tables import Table, goal, show
 
 _NUM_STEPS_TO_SETTLE = 300
 
@@ -58,19 +59,31 @@ def _measure(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
         for name, with_value in (('gradient', False), ('value and gradient', True))
     }
     loops['noise'] = stepping.noise_loop(tuple(position.shape), settings['seed'])
+    draws = {}
     for label in settings['kernels']:
         kernel = kernels.make(target.log_prob, 2**30, label, preconditioner)
-        loops |= _step_loops(kernel, label, position, settings['seed'])
+        of_kernel, draws[label] = _step_loops(kernel, label, target, position, settings)
+        loops |= of_kernel
     times = stepping.interleave(loops, settings['repetitions'], settings['seconds'])
     return {
         'event_size': target.event_size,
         'seconds': {name: float(np.median(each)) for name, each in times.items()},
-        'kernels': {label: _ratios(times, label) for label in settings['kernels']},
+        'kernels': {
+            label: {**_ratios(times, label), 'draw_seconds': _draw_seconds(draws[label], settings)}
+            for label in settings['kernels']
+        },
     }
 
 
-def _step_loops(kernel, label, position, seed) -> dict[str, Callable]:
-    """The kernel in its stationary state, still adapting and frozen."""
+def _draw_seconds(sample, settings) -> float:
+    """Of `tfpa.sample` a draw of all chains, which it also stores; median of three runs."""
+    num_draws = settings['num_draws']
+    return float(np.median([sample(num_draws).timings.sampling for _ in range(3)])) / num_draws
+
+
+def _step_loops(kernel, label, target, position, settings) -> tuple[dict[str, Callable], Callable]:
+    """The kernel in its stationary state, still adapting and frozen; and what draws with it."""
+    seed = settings['seed']
     adaptive = stepping.step_loop(kernel)
     state, results = adaptive(
         position, kernel.bootstrap_results(position), seed, _NUM_STEPS_TO_SETTLE
@@ -78,88 +91,123 @@ def _step_loops(kernel, label, position, seed) -> dict[str, Callable]:
     frozen_kernel = kernel.frozen(results)
     frozen = stepping.step_loop(frozen_kernel)
     start = frozen_kernel.bootstrap_results(state)
-    return {
+
+    def sample(num_draws):
+        return tfpa.sample(
+            target.log_prob,
+            num_draws,
+            0,
+            initial_state=state,
+            kernel=frozen_kernel,
+            seed=seed,
+            progress=False,
+            jit_compile=programs.JIT_COMPILE,
+        )
+
+    loops = {
         f'{label}, adaptive': functools.partial(adaptive, state, results, seed),
         f'{label}, frozen': functools.partial(frozen, state, start, seed),
     }
+    return loops, sample
 
 
-def _ratios(times, label) -> dict[str, float]:
-    """Medians over repetitions of ratios within each of them."""
+def _ratios(times, label) -> dict[str, Any]:
+    """Medians over repetitions of ratios within each of them, of two also the quartiles."""
     num_gradients = kernels.arguments_of(label)['num_leapfrog_steps']
     frozen, adaptive = times[f'{label}, frozen'], times[f'{label}, adaptive']
     needed = times['value and gradient'] + (num_gradients - 1) * times['gradient']
 
-    def median(numerator, denominator):
-        return float(np.median(numerator / denominator))
-
+    overhead = frozen / (num_gradients * times['value and gradient'])
     return {
-        'overhead': median(frozen, num_gradients * times['value and gradient']),
-        'overhead_over_needs': median(frozen, needed),
-        'adaptive': median(adaptive, frozen),
+        'overhead': float(np.median(overhead)),
+        'overhead_quartiles': np.quantile(overhead, [0.25, 0.75]).tolist(),
+        'overhead_over_needs': float(np.median(frozen / needed)),
+        'adaptive': float(np.median(adaptive / frozen)),
+        'adaptive_quartiles': np.quantile(adaptive / frozen, [0.25, 0.75]).tolist(),
     }
 
 
 def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
     settings = config.settings
-    aims = {options['label']: options for options in config.targets}
+    aims = {options['label']: options['goal'] for options in config.targets}
     rows = []
     for key, found in results.items():
         target = next(t for t in aims if key == _key(t, found['num_threads']))
-        for label, ratios in found['kernels'].items():
-            seconds, aim = found['seconds'], aims[target]
-            rows.append(
-                [
-                    target,
-                    found['event_size'],
-                    found['num_threads'] or 'all',
-                    label,
-                    1e6 * seconds['gradient'],
-                    1e6 * seconds['value and gradient'],
-                    1e6 * seconds['noise'],
-                    1e6 * seconds[f'{label}, frozen'],
-                    1e6 * seconds[f'{label}, adaptive'],
-                    ratios['overhead'],
-                    goal(aim['goal'], ratios['overhead']),
-                    ratios['overhead_over_needs'],
-                    ratios['adaptive'],
-                    goal(settings['adaptive_goal'], ratios['adaptive'])
-                    if label == settings['adaptive_kernel']
-                    else None,
-                ]
-            )
+        for label in found['kernels']:
+            goals: list[Any] = [aims[target], settings['adaptive_goal']]
+            if label != settings['goal_kernel']:
+                goals = [None, None]
+            rows.append([target, *_cells(found, label, *goals)])
+    return [Table('Overhead', _COLUMNS, rows, _note(settings))]
+
+
+_COLUMNS = [
+    'target',
+    'd',
+    'threads',
+    'kernel',
+    'gradient, us',
+    'with value, us',
+    'normal numbers, us',
+    '`sample`, us a draw',
+    'frozen step, us',
+    'adaptive step, us',
+    'overhead',
+    'quartiles',
+    'goal: at most',
+    'with one value',
+    'adaptive / frozen',
+    'quartiles',
+    'goal: at most',
+]
+
+
+def _cells(found, label, overhead_goal, adaptive_goal) -> list[Any]:
+    """Of a row, but for the target; goals are `None` for kernels that have none."""
+    seconds, ratios = found['seconds'], found['kernels'][label]
+
+    def judged(name, limit):
+        value = ratios[name]
+        return [_range(ratios[f'{name}_quartiles']), None if limit is None else goal(limit, value)]
+
     return [
-        Table(
-            title='Overhead',
-            columns=[
-                'target',
-                'd',
-                'threads',
-                'kernel',
-                'gradient, us',
-                'with value, us',
-                'normal numbers, us',
-                'frozen step, us',
-                'adaptive step, us',
-                'overhead',
-                'goal: at most',
-                'over what it needs',
-                'adaptive / frozen',
-                'goal: at most',
-            ],
-            rows=rows,
-            note=(
-                f'Overhead: seconds of a frozen step over L times those of the log-density with '
-                f'its gradient; the goals are of this measure. Over what it needs: over one '
-                f'log-density with its gradient and L - 1 gradients alone, a harder measure where '
-                f'the value is the dearer half. Normal numbers: those of a step, one for every '
-                f'coordinate of every chain, drawn alone. Threads: those TensorFlow computes an '
-                f'operation with, `all` for one on every core. XLA loops on the same '
-                f'{settings["num_chains"]} chains; medians of {settings["repetitions"]} '
-                f'interleaved repetitions of about {settings["seconds"]} s.'
-            ),
-        )
+        found['event_size'],
+        found['num_threads'] or 'all',
+        label,
+        1e6 * seconds['gradient'],
+        1e6 * seconds['value and gradient'],
+        1e6 * seconds['noise'],
+        1e6 * ratios['draw_seconds'],
+        1e6 * seconds[f'{label}, frozen'],
+        1e6 * seconds[f'{label}, adaptive'],
+        ratios['overhead'],
+        *judged('overhead', overhead_goal),
+        ratios['overhead_over_needs'],
+        ratios['adaptive'],
+        *judged('adaptive', adaptive_goal),
     ]
+
+
+def _note(settings) -> str:
+    return (
+        f'Overhead: seconds of a frozen step over L times those of the log-density with '
+        f'its gradient; goals are for {settings["goal_kernel"]}. With one value: over one '
+        f'log-density with its gradient and L - 1 gradients alone, a harder measure where '
+        f'the value is the dearer half. Neither is bounded by 1: a step evaluates its '
+        f'gradients in a program of its own, and where they are all it does it may be '
+        f'the better one. Normal numbers: those of a step, one for every coordinate of '
+        f'every chain, drawn alone. `sample`: of {settings["num_draws"]:,} draws of all '
+        f"chains, which are stored, as the loops' are not; median of three runs. "
+        f'Threads: those TensorFlow computes an operation with, `all` for one on every '
+        f'core. XLA loops on the same {settings["num_chains"]} chains, in turns, '
+        f'{settings["repetitions"]} times about {settings["seconds"]} s each: seconds '
+        f'are medians over the turns, ratios medians of those within a turn, which a '
+        f'busy machine moves less than the seconds.'
+    )
+
+
+def _range(ends: list[float]) -> str:
+    return ' to '.join(map(show, ends))
 
 
 SECTION = Section('overhead', _units, _tables)

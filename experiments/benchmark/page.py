@@ -77,13 +77,27 @@ def _circumstances(config: Config, ledger: Ledger) -> str:
         for key, value in {**config.target, **config.settings}.items()
         if key not in SELECTIONS
     )
-    commits = ', '.join(dict.fromkeys(unit.commit for unit in units if unit.commit)) or 'unknown'
     busy = ''
     if load > machine['cpu_count'] + 1:
         busy = ' More threads than cores were running, at times: read the seconds with care.'
     return (
         f'{len(ledger.units)} measurements, {minutes:.1f} minutes, from {first} to {last}, on '
         f'{machine["processor"]}, {machine["cpu_count"]} cores, {machine["platform"]}; load '
-        f'average up to {load:.1f}.{busy} {versions}; commit {commits}. '
+        f'average up to {load:.1f}.{busy} {versions}; {_commits(ledger)}. '
         f'`python -m experiments benchmark --only {config.name}`, {settings}.\n'
     )
+
+
+def _commits(ledger: Ledger) -> str:
+    """Of the repository; where there are several, what was measured with each and when."""
+    groups: dict[str, list[str]] = {}
+    for key, unit in ledger.units.items():
+        groups.setdefault(unit.commit or 'unknown', []).append(key)
+    if len(groups) == 1:
+        return f'commit {next(iter(groups))}'
+    texts = []
+    for commit, keys in groups.items():
+        names = ', '.join(dict.fromkeys(key.partition(':')[0] for key in keys))
+        times = sorted(ledger.units[key].finished for key in keys)
+        texts.append(f'{commit} ({names}: {times[0]} to {times[-1]})')
+    return f'commits {"; ".join(texts)}'

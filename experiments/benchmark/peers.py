@@ -36,7 +36,9 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
 }
 """Label -> what makes the sampler; with its defaults, or for ChEES-HMC those of its own tests.
 
-Windowed HMC has no default length: ten steps unless its row says otherwise.
+Windowed HMC has no default length: ten steps unless its row says otherwise. TFP's NUTS has no
+default step size or adaptation: dual averaging to an acceptance of 0.8 for four fifths of its
+warm-up.
 """
 
 _FAILURES = (RuntimeError, MemoryError, FloatingPointError, tf.errors.OpError)

@@ -11,11 +11,12 @@ from experiments import figures
 from experiments.benchmark import fresh_process
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 
 FIGURE = 'scaling.png'
 
 _PROCESS = 'experiments.benchmark.scaling_process'
+_MAX_RHAT = 1.05
 
 
 def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -117,7 +118,7 @@ def _case_table(title, cases, settings=None) -> Table:
                 case['peak_bytes'] / 2**20,
                 case['ess_per_gradient'],
                 case['ess_per_second'],
-                f'{case["max_rhat"]:.3f}',
+                rhat(case['max_rhat'], _MAX_RHAT),
             ]
             for case in cases
         ],

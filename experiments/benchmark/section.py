@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import pathlib
-import subprocess
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any
@@ -132,7 +131,7 @@ class Ledger:
         self.environment = _environment()
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
         self.units[key] = Unit(
-            records.without_nan(result), finished, seconds, os.getloadavg()[0], _commit()
+            records.without_nan(result), finished, seconds, os.getloadavg()[0], records.commit()
         )
         content = {
             'settings': self.settings,
@@ -158,17 +157,6 @@ def _environment() -> dict[str, Any]:
     return {**records.environment(), **_versions(_PEERS)}
 
 
-def _commit() -> str:
-    command = ['git', 'describe', '--always', '--exclude=*', '--dirty=+']
-    try:
-        done = subprocess.run(
-            command, cwd=SETTINGS, capture_output=True, text=True, check=False, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ''
-    return done.stdout.strip()
-
-
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Of the packages that are installed."""
     found = {}
@@ -190,4 +178,5 @@ def _without_selections(config: Config) -> Config:
 
 def _fingerprint(config: Config) -> dict[str, Any]:
     settings = {k: v for k, v in config.settings.items() if k not in SELECTIONS}
-    return {'settings': settings, 'targets': {t['label']: t for t in config.targets}}
+    targets = {t['label']: t for t in config.targets}
+    return {'settings': settings, 'target': config.target, 'targets': targets}

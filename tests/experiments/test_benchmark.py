@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import cli, programs
+from experiments import cli, programs, records
 from experiments.benchmark import overhead, peers, scaling, scaling_process, section, stepping
 from experiments.benchmark.command import SECTIONS, measure, settings_of
 from experiments.benchmark.section import Ledger, Section, load_settings
@@ -54,17 +54,21 @@ def test_counts(tmp_path):
             assert found[kernel]['largest_tensor'] < found['chains_times_squared_size'] == 3 * 7**2
         least, mean, most = found['adaptive']['products']
         assert (least, mean, most) == (0, 0, 0) if length == 1 else 2 <= least <= mean <= most
-        assert found['frozen']['products'] == [0, 0, 0]
         assert found['frozen']['operations'] < found['adaptive']['operations']
     assert '| L=5 ' in page
     assert 'cores' in page
     assert 'tensorflow_probability' in page
 
 
+_TINY_OVERHEAD = (
+    *('only=process', 'kernels=L=2', 'goal_kernel=L=2', 'num_chains=2'),
+    *('repetitions=1', 'seconds=0.001', 'num_draws=8'),
+)
+
+
 def test_overhead(tmp_path, monkeypatch):
     monkeypatch.setattr(overhead, '_in_fresh_process', lambda _, case: overhead.measure(**case))
-    settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
-    results, page = _benchmark(tmp_path, 'overhead', 'threads=0', *settings)
+    results, page = _benchmark(tmp_path, 'overhead', 'threads=0', *_TINY_OVERHEAD)
     [(key, found)] = results.items()
     assert key == 'process, threads: all'
     assert '| process | 51 | all ' in re.sub(' +', ' ', page)
@@ -80,14 +84,59 @@ def test_overhead(tmp_path, monkeypatch):
         seconds['L=2, frozen'] / (seconds['value and gradient'] + seconds['gradient'])
     )
     assert ratios['adaptive'] == pytest.approx(seconds['L=2, adaptive'] / seconds['L=2, frozen'])
+    assert ratios['draw_seconds'] > 0
     assert '| 2.5' in page
+
+
+def test_ratios_of_overhead_are_those_within_a_turn():
+    """In the second of three turns the machine is three times as slow."""
+    busy = np.array([1.0, 3.0, 1.0])
+    found = overhead._ratios(
+        {
+            'gradient': 1.0 * busy,
+            'value and gradient': 2.0 * busy,
+            'L=2, frozen': np.array([8.0, 24.0, 9.0]),
+            'L=2, adaptive': np.array([16.0, 72.0, 18.0]),
+        },
+        'L=2',
+    )
+    assert found['overhead'] == 2.0
+    assert found['overhead_quartiles'] == [2.0, 2.125]
+    assert found['overhead_over_needs'] == pytest.approx(8 / 3)
+    assert found['adaptive'] == 2.0
+    assert found['adaptive_quartiles'] == [2.0, 2.5]
+
+
+def test_goals_are_for_one_kernel():
+    config = load_settings('overhead', ['only=process', 'threads=0'])
+    names = ('gradient', 'value and gradient', 'noise')
+    labels = config.settings['kernels']
+    seconds = dict.fromkeys(
+        [*names, *(f'{k}, {w}' for k in labels for w in ('frozen', 'adaptive'))], 1e-6
+    )
+    ratios = {
+        **{'overhead': 9.0, 'overhead_over_needs': 9.0, 'adaptive': 2.0, 'draw_seconds': 1e-6},
+        **{'overhead_quartiles': [8.0, 9.5], 'adaptive_quartiles': [1.9, 2.1]},
+    }
+    found = {
+        'num_threads': 0,
+        'event_size': 51,
+        'seconds': seconds,
+        'kernels': dict.fromkeys(labels, ratios),
+    }
+    [table] = overhead.SECTION.tables(config, {'process, threads: all': found})
+    goals = [
+        [cell for cell, name in zip(row, table.columns, strict=True) if 'goal' in name]
+        for row in table.rows
+    ]
+    assert goals == [[None, None], [None, None], ['2.5: missed', '2.5']]
+    assert '8 to 9.5' in table.rows[0]
 
 
 @pytest.mark.slow
 def test_overhead_with_one_thread(tmp_path):
     """In a fresh process: in this one TensorFlow has long chosen its threads."""
-    settings = ['only=process', 'kernels=L=2', 'num_chains=2', 'repetitions=1', 'seconds=0.001']
-    results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *settings)
+    results, page = _benchmark(tmp_path, 'overhead', 'threads=1', *_TINY_OVERHEAD)
     [(key, found)] = results.items()
     assert key == 'process, threads: 1'
     assert found['num_threads'] == 1  # as TensorFlow says
@@ -118,6 +167,8 @@ def test_compilation(tmp_path, small_data):
     assert set(found['seconds']) == {'warm-up', 'sampling'}
     assert found['sample']['first']['copies'] >= 2
     assert len(found['sample']) == 4
+    later = [found['sample'][name]['copies'] for name in found['sample'] if name != 'first']
+    assert later == [0, 0, 0]
     assert 'another seed' in page
 
 
@@ -396,7 +447,7 @@ def test_a_unit_knows_the_commit_it_was_measured_at(tmp_path):
     config = load_settings('counts')
     Ledger(tmp_path, config).put('a', {'value': 7}, 1.0)
     [unit] = Ledger(tmp_path, config).units.values()
-    assert unit.commit == section._commit()
+    assert unit.commit == records.commit()
     assert re.fullmatch(r'([0-9a-f]{7,40}\+?)?', unit.commit)
 
 
@@ -404,10 +455,11 @@ def test_results_of_other_settings_are_kept_apart(tmp_path):
     plain, other = load_settings('counts'), load_settings('counts', ['seed=2'])
     Ledger(tmp_path, plain).put('a', {'value': 1}, 1.0)
     assert not Ledger(tmp_path, other).units
-    edited = load_settings('counts')
-    edited.settings['num_steps'] = 51
-    assert Ledger(tmp_path, edited).path == Ledger(tmp_path, plain).path
-    assert not Ledger(tmp_path, edited).units
+    for part, key in (('settings', 'num_steps'), ('target', 'num_dims')):
+        edited = load_settings('counts')
+        getattr(edited, part)[key] += 1
+        assert Ledger(tmp_path, edited).path == Ledger(tmp_path, plain).path
+        assert not Ledger(tmp_path, edited).units
 
 
 def test_nothing_measured_is_lost_when_the_defaults_change(tmp_path, capsys):
@@ -519,3 +571,13 @@ def test_the_page_can_be_published(tmp_path):
     assert '![scaling.png](scaling.png)' in page
     assert (public / 'scaling.png').stat().st_size > 1000
     assert page.count('Not measured.') == len(SECTIONS) - 1
+
+
+def test_the_page_says_what_was_measured_with_which_commit(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / 'benchmark', load_settings('scaling'))
+    for num_chains, commit in ((1, '0123abc'), (10, '4567def')):
+        monkeypatch.setattr(records, 'commit', lambda commit=commit: commit)
+        ledger.put(f'{num_chains} chains', {**_CASE, 'num_chains': num_chains}, 1.0)
+    assert cli.main(['benchmark', '--no-run', '--output', str(tmp_path)]) == 0
+    page = (tmp_path / 'benchmark' / 'benchmark.md').read_text()
+    assert re.search(r'; commits 0123abc \(1 chains: \S+ to \S+\); 4567def \(10 chains: ', page)

@@ -33,6 +33,7 @@ def test_numpy_density_is_that_of_the_target(arguments, rng):
     np.testing.assert_allclose(differences, differences[0], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_jax_gradient_is_that_of_the_target(arguments, rng):
     jax = pytest.importorskip('jax')
     target = targets.make(**arguments)

@@ -3,9 +3,10 @@
 import pytest
 
 from experiments import tables
-from experiments.benchmark import comparison, ours, scaling
+from experiments.benchmark import comparison, kernels, ours, scaling
 from experiments.benchmark.adaptation import summarise
 from experiments.benchmark.section import load_settings
+from tfp_adaptive.sampling.running import kernel_choice
 
 
 def _run(sampler, is_ours=False, **changes):
@@ -93,6 +94,10 @@ def test_a_preconditioner_chosen_for_the_target_is_not_the_default():
     default, _ = _tables(*runs, target='german')
     assert [row[-1] for row in chosen] == [None] * 3
     assert [row[-1] for row in default] == [1] * 3
+
+
+def test_the_default_of_the_tables_is_that_of_sample():
+    assert kernels.KERNELS[ours.DEFAULT] == kernel_choice._DEFAULT.keywords
 
 
 def test_what_was_not_measured_is_named():

@@ -12,7 +12,8 @@ from experiments.tables import Table, show, to_markdown
 
 
 @pytest.fixture
-def record():
+def record(monkeypatch):
+    monkeypatch.setattr(records, 'commit', lambda: '0123abc+')
     table = Table('Title', ['name', 'x'], [['a', 0.12345], ['b', None]], note='A note.')
     return records.make(
         configs.load('gaussian', ['seed=3']), 1.5, [table], [{'min_ess': 2.0}], ['figure.png']
@@ -41,6 +42,7 @@ def test_report_holds_tables_and_figures(record, tmp_path):
     assert '| a    | 0.123 |' in page
     assert '| b    | -     |' in page
     assert '![figure.png](gaussian-seed=3/figure.png)' in page
+    assert f', commit {record.commit}.' in page
 
 
 def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
