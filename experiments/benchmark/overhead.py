@@ -104,7 +104,7 @@ def _step_loops(kernel, label, target, position, settings) -> tuple[dict[str, Ca
             jit_compile=programs.JIT_COMPILE,
         )
 
-    loops = {
+    loops: dict[str, Callable] = {
         f'{label}, adaptive': functools.partial(adaptive, state, results, seed),
         f'{label}, frozen': functools.partial(frozen, state, start, seed),
     }
