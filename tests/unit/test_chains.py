@@ -112,5 +112,8 @@ def test_finite_rows_are_told_from_others(jit_compile, culprit):
     everything = tf.function(chains.is_finite, jit_compile=jit_compile, autograph=False)
     assert not everything(tf.constant(x))
     assert everything(tf.constant(x[[0, 2]]))
-    assert everything(tf.zeros([]))
+    assert everything(tf.constant(np.tile(x[[0, 2]], [3, 1, 1])))
+    assert not everything(tf.constant(np.tile(x, [3, 1, 1])))
+    for shape in ([], [0], [0, 3], [3, 0], [0, 0]):
+        assert everything(tf.zeros(shape))
     assert not everything(tf.constant(culprit))

@@ -18,9 +18,9 @@ def test_off_diagonal_unit_keeps_the_operator_noise_bounded(rng):
     np.testing.assert_allclose(norms[1], norms[0], rtol=0.15)
 
 
-@pytest.mark.parametrize('size', [3, 40])
+@pytest.mark.parametrize('size', [3, 40, 65])
 def test_relative_update_is_multiplication(size, rng):
-    """On both sides of the size at which the off-diagonal unit starts to shrink."""
+    """On both sides of the sizes where the off-diagonal unit shrinks and where blocks begin."""
     factor = np.tril(rng.normal(size=[size, size])) + 5 * np.eye(size)
     tangent = 0.1 * np.tril(rng.normal(size=[size, size]))
     scale = triangular.coordinate_scale(size)

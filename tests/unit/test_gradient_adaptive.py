@@ -92,14 +92,14 @@ def setting(rng):
     return Setting(target, state, adaptation, noise)
 
 
-def step(sampler, setting, index=0):
+def step(sampler, setting, index=0, step_size=STEP_SIZE):
     return sampler.step(
         setting.target,
         setting.state,
         setting.adaptation,
         sampler.init_info(tf.float64),
         setting.noise,
-        tf.constant(STEP_SIZE, tf.float64),
+        tf.constant(step_size, tf.float64),
         tf.constant(index),
     )
 
@@ -299,6 +299,61 @@ def test_chains_that_never_had_a_density_teach_nothing(setting):
     assert adaptation.optimizer.count == 0
     assert adaptation.entropy_weight == setting.adaptation.entropy_weight
     assert info.num_nonfinite == CHAINS
+
+
+def test_every_chain_learns_with_its_own_step_size(setting):
+    """Together they learn the mean of what each would by itself."""
+    sizes = np.linspace(0.2, 0.7, CHAINS)
+    _, together, _ = step(sampler_of(), setting, step_size=sizes[:, np.newaxis])
+    alone = [
+        step(sampler_of(), setting.rows([c]), step_size=sizes[c])[1].optimizer
+        for c in range(CHAINS)
+    ]
+    np.testing.assert_allclose(together.optimizer, np.mean(alone, axis=0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize('culprit', [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('place', [(0, 0), (3, 1)])
+@pytest.mark.parametrize('optimizer', [optimizers.adam(), optimizers.rmsprop(0.01), None])
+def test_a_gradient_that_is_not_finite_is_not_taken(setting, optimizer, place, culprit):
+    """Neither the factor nor what the optimizer remembers knows of it; the weights go on."""
+    hole = np.zeros([SIZE, SIZE])
+    hole[place] = culprit
+    _assert_nothing_learned(setting, optimizer, lambda sums: [sums[0] + hole, *sums[1:]])
+
+
+def test_nor_is_it_in_a_compiled_program(setting):
+    hole = np.full([SIZE, SIZE], np.nan)
+    _assert_nothing_learned(
+        setting, None, lambda sums: [sums[0] + hole, *sums[1:]], jit_compile=True
+    )
+
+
+@pytest.mark.parametrize('exponent', [1e3, np.nan])
+def test_a_step_out_of_the_numbers_is_not_taken(setting, exponent):
+    optimizer = Optimizer(
+        init=lambda zeros: zeros,
+        update=lambda gradient, *_: (
+            tf.fill(gradient.shape, tf.cast(exponent, 'float64')),
+            gradient,
+        ),
+    )
+    _assert_nothing_learned(setting, optimizer, list)
+
+
+def _assert_nothing_learned(setting, optimizer, pool_fn, jit_compile=False):
+    sampler = sampler_of(optimizer, pool_fn=pool_fn)
+    moments = (optimizer or tell_gradient()).init(setting.adaptation.optimizer)
+    before = setting.adaptation._replace(optimizer=moments)
+    setting = setting._replace(adaptation=before)
+    if jit_compile:
+        program = tf.function(lambda: step(sampler, setting)[1], jit_compile=True, autograph=False)
+        after = program()
+    else:
+        after = step(sampler, setting)[1]
+    np.testing.assert_array_equal(after.preconditioner, before.preconditioner)
+    tf.nest.map_structure(np.testing.assert_array_equal, after.optimizer, moments)
+    assert after.entropy_weight != before.entropy_weight
 
 
 def _with_adam(setting, noise):

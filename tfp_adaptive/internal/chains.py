@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import devices
+
 
 def count(x: tf.Tensor):
     """C of a tensor [C, ...]: a Python int where static, else a scalar tensor."""
@@ -31,7 +33,8 @@ def all_finite(x: tf.Tensor) -> tf.Tensor:
 def is_finite(x: tf.Tensor) -> tf.Tensor:
     """Whether every entry of a tensor of any shape is finite, a scalar."""
     # row by row: a product with ones for the whole of a matrix would have to store as many
-    return tf.reduce_all(all_finite(x if x.shape.rank == 2 else tf.reshape(x, [1, -1])))
+    size = x.shape[-1] if x.shape.rank else None
+    return tf.reduce_all(all_finite(tf.reshape(x, [-1, size] if size else [1, -1])))
 
 
 def squared_norm(x: tf.Tensor) -> tf.Tensor:
@@ -45,7 +48,7 @@ def sum_of_row(x: tf.Tensor) -> tf.Tensor:
     On a CPU XLA sums a long row in several passes through memory, and a product with a vector of
     ones in one, up to five times faster. Not so on accelerators, whose products may round.
     """
-    if any(device.device_type != 'CPU' for device in tf.config.list_physical_devices()):
+    if devices.has_accelerator():
         return tf.reduce_sum(x, axis=-1)
     size = x.shape[-1] if x.shape[-1] is not None else tf.shape(x)[-1]
     return tf.linalg.matvec(x, tf.ones([size], x.dtype))

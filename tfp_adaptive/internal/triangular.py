@@ -5,11 +5,12 @@ Shapes: a factor is [..., D, D], pairs are [..., M, D]; leading dimensions are i
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import outer_products
+from tfp_adaptive.internal import devices, outer_products
 from tfp_adaptive.typing import Pairs
 
 _DENSE_SIZE = 16
 _BLOCK_SIZE = 20
+_MAX_UNDIVIDED_SIZE = 48
 
 
 def coordinate_scale(size: int) -> float:
@@ -49,7 +50,27 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
     """
     change = coordinate_scale(tangent.shape[-1]) * tf.linalg.band_part(tangent, -1, 0)
     growth = tf.exp(tf.linalg.diag_part(tangent))
-    return tf.matmul(factor, tf.linalg.set_diag(change, growth))
+    return product(factor, tf.linalg.set_diag(change, growth))
+
+
+def product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """The product of two lower triangular matrices [..., D, D].
+
+    On a CPU by blocks of columns, whose products with zeros are left out: a third of the
+    multiplications at D = 300.
+    """
+    size = left.shape[-1]
+    if size <= _MAX_UNDIVIDED_SIZE or devices.has_accelerator():
+        return tf.matmul(left, right)
+    # D / 4, but a multiple of what the vector units of a CPU divide well
+    width = 32 * -(-size // 128)
+    terms = []
+    for start in range(0, size, width):
+        end = min(start + width, size)
+        term = tf.matmul(left[..., start:, start:end], right[..., start:end, :end])
+        whole = [[0, 0]] * (left.shape.rank - 2)
+        terms.append(tf.pad(term, [*whole, [start, 0], [0, size - end]]))
+    return tf.add_n(terms)
 
 
 def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
@@ -58,8 +79,8 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     if (left.shape[-2] or 0) <= factor.shape[-1]:
         gradient = tf.matmul(solve_from_right(factor, left), right, transpose_a=True)
     else:
-        product = tf.matmul(right, left, transpose_a=True)
-        gradient = tf.linalg.matrix_transpose(solve_from_right(factor, product))
+        total = tf.matmul(right, left, transpose_a=True)
+        gradient = tf.linalg.matrix_transpose(solve_from_right(factor, total))
     return tf.linalg.band_part(gradient, -1, 0)
 
 

@@ -37,11 +37,16 @@ def store(preconditioner, parameters) -> Stored:
     return Stored(parameters, preconditioner.prepare(parameters))
 
 
+def prepare(preconditioner, parameters):
+    """What products with C need, of parameters stored or not."""
+    if isinstance(parameters, Stored):
+        return parameters.prepared
+    return preconditioner.prepare(parameters)
+
+
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
     """F = step_size * C at the given parameters, stored or not."""
-    if not isinstance(parameters, Stored):
-        parameters = store(preconditioner, parameters)
-    prepared = parameters.prepared
+    prepared = prepare(preconditioner, parameters)
     return LinearMap(
         forward=lambda x: step_size * preconditioner.forward(prepared, x),
         transpose=lambda x: step_size * preconditioner.transpose(prepared, x),

@@ -106,11 +106,13 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
     def residual(target, parameters, step_size, midpoint, score, curvature):
         del score
-        factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
+        prepared = energy_gradients.prepare(preconditioner, parameters)
+        # the step size of both factors at once: one pass less over [C, D] a product
+        scale = -curvature * step_size**2
 
         def apply(x):
-            product = target.hessian_vector_product(midpoint, factor.forward(x))
-            return -curvature * factor.transpose(product)
+            product = target.hessian_vector_product(midpoint, preconditioner.forward(prepared, x))
+            return scale * preconditioner.transpose(prepared, product)
 
         return apply
 

@@ -231,7 +231,7 @@ def _learn(axes, geometry, adaptation, sums, progress):
     )
     tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
     parameters = geometry.retract(adaptation.preconditioner, tangent)
-    leaves = tf.nest.flatten([gradient, parameters])
+    leaves = tf.nest.flatten([sums.gradient, parameters])
     is_usable = tf.reduce_all([chains.is_finite(leaf) for leaf in leaves])
     is_usable &= sums.num_used + sums.num_lost > 0
     return Adaptation(
