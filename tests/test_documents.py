@@ -170,6 +170,10 @@ def test_the_readme_shows_the_ratios_of_the_benchmark():
     for row in shown:
         row[0] = _NAMES_OF_TARGETS.get(row[0], row[0].lower())
     assert shown == expected
+    of_any_r_hat = [rows[-1][7] for rows in standings]
+    assert standings[0][-1][0] == 'volatility'
+    sentence = 'against the best of any R-hat the ratios are {}, {} and {}'.format(*of_any_r_hat)
+    assert sentence in ' '.join(read('README.md').split())
 
 
 def test_every_page_is_in_the_navigation():

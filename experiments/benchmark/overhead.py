@@ -191,11 +191,12 @@ def _cells(found, label, overhead_goal, adaptive_goal) -> list[Any]:
 def _note(settings) -> str:
     return (
         f'Overhead: seconds of a frozen step over L times those of the log-density with '
-        f'its gradient; goals are for {settings["goal_kernel"]}. With one value: over one '
-        f'log-density with its gradient and L - 1 gradients alone, a harder measure where '
-        f'the value is the dearer half. Neither is bounded by 1: a step evaluates its '
-        f'gradients in a program of its own, and where they are all it does it may be '
-        f'the better one. Normal numbers: those of a step, one for every coordinate of '
+        f'its gradient; goals are for {settings["goal_kernel"]}, at whose length the published '
+        f'code was timed. With one value: over one log-density with its gradient and L - 1 '
+        f'gradients alone, a harder measure where the value is the dearer half. Ratios below '
+        f'1 are possible: the first measure charges a step for log-densities that it does not '
+        f'compute, and the compiler may do better on the whole of a step than on a gradient '
+        f'alone. Normal numbers: those of a step, one for every coordinate of '
         f'every chain, drawn alone. `sample`: of {settings["num_draws"]:,} draws of all '
         f"chains, which are stored, as the loops' are not; median of three runs. "
         f'Threads: those TensorFlow computes an operation with, `all` for one on every '
