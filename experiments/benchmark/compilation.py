@@ -113,9 +113,9 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             rows=rows,
             note=(
                 f'Target: {config.target["data"]}. Programs of `tfp.mcmc.sample_chain`: first call '
-                f'less second, medians of {config.settings["repetitions"]}. `sample`: compilation alone, without tracing the start and the '
-                'checks of the target; how often it then traces the target again, and the seconds '
-                'it spends.'
+                f'less second, medians of {config.settings["repetitions"]}. `sample`: compilation '
+                'alone, without tracing the start and the checks of the target; how often it then '
+                'traces the target again, and the seconds it spends.'
             ),
         )
     ]
