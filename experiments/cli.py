@@ -45,7 +45,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_report)
 
-    command = commands.add_parser('benchmark', help='costs of a step, and peers side by side')
+    command = commands.add_parser(
+        'benchmark',
+        help='costs of a step, and peers side by side',
+        epilog='Sections: counts, overhead, compilation, adaptation, scaling, peers. The last one '
+        "needs the extra: pip install -e '.[experiments,peers]'. All take about three hours of an "
+        'idle machine; what is measured is kept, so an interrupted run goes on.',
+    )
     command.add_argument(
         '--only', metavar='SECTIONS', default='', help='which, separated by commas (default: all)'
     )

@@ -151,7 +151,8 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             note=(
                 f'Until the mean over {len(settings["seeds"])} seeds of the frozen minimum ESS per '
                 f'gradient stays within {100 * settings["tolerance"]:.0f} % of that after '
-                f'{settings["lengths"][-1]:,} steps; worst seed: until every seed does. A '
+                f'{settings["lengths"][-1]:,} steps; worst seed: until every seed does, which '
+                f'they may not at any length, for the ESS itself is an estimate. A '
                 f'Hessian-vector product counts as two gradients. {settings["num_chains"]} chains; '
                 f'every length is a warm-up of its own, with its own schedule.'
             ),

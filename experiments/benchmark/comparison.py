@@ -29,7 +29,9 @@ _STANDINGS_NOTE = (
     'others in float32. Seconds of samplers of TFP, whose warm-up and sampling are one '
     'program, are divided by their leapfrog steps, and so are those of a run of nutpie that takes '
     'more than five minutes. Of a shorter one the warm-up is timed by itself; those that take '
-    'seconds are repeated up to five times, and the least counts.'
+    'seconds are repeated up to five times, and the least counts. Warm-ups hold all there is '
+    'before the first draw, of ours also the checks of the target; compilation, which tables show '
+    'apart, also holds tracing.'
 )
 
 

@@ -89,7 +89,8 @@ def _case_table(title, cases, settings=None) -> Table:
         note = (
             f'Autoregressive Gaussian, phi = {settings["phi"]}; {settings["kernel"]}; '
             f'{settings["num_warmup_steps"]} steps of warm-up. Peak memory: of a fresh process, '
-            f'above what it needs for a program of one number, mostly to compile. ESS: smallest '
+            f'above what it needs for a program of one number, mostly to compile; the largest '
+            f'tensor of a step is counted above, with its evaluations. ESS: smallest '
             f'over q and q^2 of {settings["num_watched"]} coordinates spread over the path, '
             f'sampling alone.'
         )

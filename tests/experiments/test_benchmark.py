@@ -1,6 +1,7 @@
 """The benchmark, tiny: what its sections count and keep; never how long anything takes."""
 
 import functools
+import importlib
 import json
 import re
 import subprocess
@@ -11,7 +12,16 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, programs, records
-from experiments.benchmark import overhead, peers, scaling, scaling_process, section, stepping
+from experiments.benchmark import (
+    compilation,
+    fresh_process,
+    overhead,
+    peers,
+    scaling,
+    scaling_process,
+    section,
+    stepping,
+)
 from experiments.benchmark.command import SECTIONS, measure, settings_of
 from experiments.benchmark.section import Ledger, Section, load_settings
 from experiments.config import ConfigError
@@ -62,12 +72,20 @@ def test_counts(tmp_path):
 
 _TINY_OVERHEAD = (
     *('only=process', 'kernels=L=2', 'goal_kernel=L=2', 'num_chains=2'),
-    *('repetitions=1', 'seconds=0.001', 'num_draws=8'),
+    *('processes=1', 'repetitions=1', 'seconds=0.001', 'num_draws=8'),
 )
 
 
-def test_overhead(tmp_path, monkeypatch):
-    monkeypatch.setattr(overhead, '_in_fresh_process', lambda _, case: overhead.measure(**case))
+@pytest.fixture
+def in_this_process(monkeypatch):
+    def run(module, case, name):
+        del name
+        return importlib.import_module(module).measure(**case)
+
+    monkeypatch.setattr(fresh_process, 'run', run)
+
+
+def test_overhead(tmp_path, in_this_process):
     results, page = _benchmark(tmp_path, 'overhead', 'threads=0', *_TINY_OVERHEAD)
     [(key, found)] = results.items()
     assert key == 'process, threads: all'
@@ -101,10 +119,36 @@ def test_ratios_of_overhead_are_those_within_a_turn():
         'L=2',
     )
     assert found['overhead'] == 2.0
-    assert found['overhead_quartiles'] == [2.0, 2.125]
     assert found['overhead_over_needs'] == pytest.approx(8 / 3)
     assert found['adaptive'] == 2.0
-    assert found['adaptive_quartiles'] == [2.0, 2.5]
+
+
+def test_processes_of_overhead_are_summed_up(monkeypatch):
+    left = [
+        {
+            'num_threads': 2,
+            'event_size': 51,
+            'seconds': {'gradient': seconds},
+            'kernels': {'L=2': {'overhead': seconds / 2, 'adaptive': 10.0 - seconds}},
+        }
+        for seconds in (1.0, 8.0, 2.0)
+    ]
+    monkeypatch.setattr(fresh_process, 'run', lambda *_: left.pop())
+    [(_, unit)] = overhead.SECTION.units(load_settings('overhead', ['only=process', 'threads=0']))
+    assert unit() == {
+        'num_threads': 2,
+        'event_size': 51,
+        'seconds': {'gradient': 2.0},
+        'kernels': {
+            'L=2': {
+                'overhead': 1.0,
+                'overhead_range': [0.5, 4.0],
+                'adaptive': 8.0,
+                'adaptive_range': [2.0, 9.0],
+            }
+        },
+    }
+    assert not left
 
 
 def test_goals_are_for_one_kernel():
@@ -116,7 +160,7 @@ def test_goals_are_for_one_kernel():
     )
     ratios = {
         **{'overhead': 9.0, 'overhead_over_needs': 9.0, 'adaptive': 2.0, 'draw_seconds': 1e-6},
-        **{'overhead_quartiles': [8.0, 9.5], 'adaptive_quartiles': [1.9, 2.1]},
+        **{'overhead_range': [8.0, 9.5], 'adaptive_range': [1.9, 2.1]},
     }
     found = {
         'num_threads': 0,
@@ -159,8 +203,8 @@ def test_one_slow_call_does_not_shorten_what_is_timed(monkeypatch):
     np.testing.assert_allclose(times['loop'], 1e-3)
 
 
-def test_compilation(tmp_path, small_data):
-    settings = ['kernels=L=1 refreshed 0.6', 'num_chains=2', 'num_steps=4', 'repetitions=1']
+def test_compilation(tmp_path, small_data, in_this_process):
+    settings = ['kernels=L=1 refreshed 0.6', 'num_chains=2', 'num_steps=4', 'processes=1']
     results, page = _benchmark(tmp_path, 'compilation', *settings)
     [found] = results.values()
     assert set(found['seconds']) == {'warm-up', 'sampling'}
@@ -169,6 +213,26 @@ def test_compilation(tmp_path, small_data):
     later = [found['sample'][name]['copies'] for name in found['sample'] if name != 'first']
     assert later == [0, 0, 0]
     assert 'another seed' in page
+
+
+def test_compile_times_are_medians_of_processes(monkeypatch):
+    """And the goal is for medians."""
+    left = [
+        {
+            'seconds': {'warm-up': seconds, 'sampling': 1.0},
+            'sample': {
+                call: {'seconds': seconds, 'copies': 2} for call in ('first', *compilation.LATER)
+            },
+        }
+        for seconds in (3.0, 5.0, 2.0)
+    ]
+    monkeypatch.setattr(fresh_process, 'run', lambda *_: left.pop())
+    config = load_settings('compilation', ['kernels=L=2'])
+    [(_, unit)] = compilation.SECTION.units(config)
+    [table] = compilation.SECTION.tables(config, {'L=2': unit()})
+    [row] = table.rows
+    assert row[1:7] == [3.0, '2 to 5', 1.0, '1 to 1', '4', 3.0]
+    assert not left
 
 
 def test_adaptation(tmp_path):
@@ -580,3 +644,11 @@ def test_the_page_says_what_was_measured_with_which_commit(tmp_path, monkeypatch
     assert cli.main(['benchmark', '--no-run', '--output', str(tmp_path)]) == 0
     page = (tmp_path / 'benchmark' / 'benchmark.md').read_text()
     assert re.search(r'; commits 0123abc \(1 chains: \S+ to \S+\); 4567def \(10 chains: ', page)
+
+
+def test_the_help_names_every_section_and_the_extra(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(['benchmark', '--help'])
+    shown = capsys.readouterr().out
+    assert ', '.join(SECTIONS) in ' '.join(shown.split())
+    assert 'peers]' in shown

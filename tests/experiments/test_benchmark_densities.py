@@ -42,3 +42,15 @@ def test_jax_gradient_is_that_of_the_target(arguments, rng):
     _, expected = tfp.math.value_and_gradient(target.log_prob, tf.constant(q))
     found = jax.vmap(jax.grad(log_prob))(q)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_pytensor_gradient_is_that_of_the_target(arguments, rng):
+    pytensor = pytest.importorskip('pytensor')
+    target = targets.make(**arguments)
+    log_prob, event_size = densities.make(pytensor.tensor, **arguments)
+    q = rng.normal(size=[3, event_size])
+    _, expected = tfp.math.value_and_gradient(target.log_prob, tf.constant(q))
+    vector = pytensor.tensor.dvector()
+    gradient = pytensor.function([vector], pytensor.grad(log_prob(vector), vector))
+    np.testing.assert_allclose([gradient(row) for row in q], expected, rtol=1e-8, atol=1e-8)

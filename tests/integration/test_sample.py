@@ -1,5 +1,6 @@
 """`sample` as users call it: targets, kernels, seeds, programs that are compiled once."""
 
+import dataclasses
 import functools
 import gc
 import time
@@ -266,10 +267,14 @@ def test_xla_compiles_an_auto_batched_model_once():
         )
         return time.perf_counter() - before, found.timings
 
-    _, timings = seconds(1)
+    first, timings = seconds(1)
     assert timings.sampling < timings.compile / 2
-    second, _ = seconds(2)
+    parts = dataclasses.astuple(timings)
+    assert min(parts) > 0
+    assert sum(parts) <= first
+    second, again = seconds(2)
     assert second < timings.compile / 2
+    assert again.start < timings.start  # nothing to trace
 
 
 # ---- kernels

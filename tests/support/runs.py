@@ -65,7 +65,7 @@ def run_of_draws(
         trace=(),
         warmup_trace=warmup_trace,
         diagnostics=diagnostics,
-        timings=Timings(1.0, 2.0, 3.0),
+        timings=Timings(compile=1.0, warmup=2.0, sampling=3.0, start=0.5),
         frozen_kernel=None,
         final_state=[tf.constant(part[-1]) for part in tf.nest.flatten(states)],
         kernel_results=None,

@@ -329,6 +329,16 @@ def test_nor_is_it_in_a_compiled_program(setting):
     )
 
 
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_nor_is_a_gradient_whose_square_overflows(setting, jit_compile):
+    """It is finite, but would stay in the average of squares for good."""
+    peak = np.zeros([SIZE, SIZE])
+    peak[1, 0] = 1e200
+    _assert_nothing_learned(
+        setting, optimizers.rmsprop(0.1), lambda sums: [sums[0] + peak, *sums[1:]], jit_compile
+    )
+
+
 @pytest.mark.parametrize('exponent', [1e3, np.nan])
 def test_a_step_out_of_the_numbers_is_not_taken(setting, exponent):
     optimizer = Optimizer(

@@ -133,6 +133,12 @@ def test_rmsprop_sees_the_raw_gradient():
     np.testing.assert_array_equal(condition(slope, tf.constant(50.0)), slope)
 
 
+def test_rmsprop_has_no_use_for_a_slope_whose_square_overflows():
+    slope = tf.constant([-1e20, 1e18, np.inf])
+    found = optimizers.rmsprop(0.1).condition(slope, tf.constant(1.0))
+    np.testing.assert_array_equal(found, np.float32([np.nan, 1e18, np.nan]))
+
+
 # --- schedules -----------------------------------------------------------------------------------
 
 

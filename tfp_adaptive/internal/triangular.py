@@ -57,7 +57,7 @@ def product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     """The product of two lower triangular matrices [..., D, D].
 
     On a CPU by blocks of columns, whose products with zeros are left out: a third of the
-    multiplications at D = 300.
+    multiplications is left at D = 300.
     """
     size = left.shape[-1]
     if size <= _MAX_UNDIVIDED_SIZE or devices.has_accelerator():

@@ -22,6 +22,9 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
     so the method is not invariant to the scale of the objective: leave the entropy weight and the
     learning rate as published together (1.5e-4 for MALA, 5e-5 for the random walk).
 
+    A slope whose square overflows would stay in V and stop its entry for good: it is made NaN, and
+    kernels take no step that is not finite.
+
     Args:
       learning_rate: positive, constant.
       decay: of V, in [0, 1).
@@ -61,4 +64,9 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
         )
         return step, RMSPropState(square, state.count + 1)
 
-    return Optimizer(init, update)
+    return Optimizer(init, update, _of_finite_square)
+
+
+def _of_finite_square(slope, entropy_weight):
+    del entropy_weight
+    return tf.where(tf.math.is_finite(tf.square(slope)), slope, slope.dtype.as_numpy_dtype('nan'))

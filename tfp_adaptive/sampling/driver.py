@@ -1,5 +1,6 @@
 """`sample`: from a target to draws and diagnostics in one call."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,7 @@ def sample(
       >>> run.states.shape
       (100, 4, 3)
     """
+    begin = time.perf_counter()
     arguments.check_count('num_results', num_results, least=1)
     arguments.check_count('num_warmup_steps', num_warmup_steps, least=0)
     arguments.check_count('num_steps_between_results', num_steps_between_results, least=0)
@@ -131,9 +133,13 @@ def sample(
         start = find_start(target, initial_state, num_chains, dtype, start_seed)
         setup = setups.find_setup(target, start, settings)
         store.admit(start, setup)
-        warmup = _warm_up(setup, start, warmup_seed, num_warmup_steps, store, progress)
+        first = store.restore('warm-up', Position(start.state, setup.bootstrap(start.state)))
+        start_seconds = time.perf_counter() - begin
+        warmup = _warm_up(setup, first, warmup_seed, num_warmup_steps, store, progress)
+        begin = time.perf_counter()
         first = store.restore('sampling', setup.begin_sampling(warmup.position))
         program = setup.make_sampling(warmup.position, first)
+        start_seconds += time.perf_counter() - begin
         draws, figures, verdict = _draw(
             program, first, sampling_seed, start, until, num_results, store, progress
         )
@@ -147,14 +153,14 @@ def sample(
             figures=figures,
             verdict=verdict,
             compile_seconds=warmup.compile_seconds + draws.compile_seconds,
+            start_seconds=start_seconds,
         )
     convergence.emit(run.warnings, stacklevel=3)
     return run
 
 
-def _warm_up(setup, start, seed, num_steps, store, progress) -> Execution:
+def _warm_up(setup, first, seed, num_steps, store, progress) -> Execution:
     """The warm-up, finished."""
-    first = store.restore('warm-up', Position(start.state, setup.bootstrap(start.state)))
     warmup = Execution(
         'warm-up',
         setup.warmup,

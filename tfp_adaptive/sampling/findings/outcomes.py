@@ -25,6 +25,7 @@ def make_run(
     figures: tuple[Any, Any, Any],
     verdict: Verdict,
     compile_seconds: float,
+    start_seconds: float,
 ) -> SampleRun:
     """Everything a run leaves behind.
 
@@ -38,6 +39,7 @@ def make_run(
       figures: of `diagnose`.
       verdict: why the run is over.
       compile_seconds: time spent compiling.
+      start_seconds: time spent before the first steps, without compilation.
     """
     (warmup, draws), (warmup_rows, draw_rows) = phases, rows
     parts, _, statistics, trace = draw_rows
@@ -54,7 +56,12 @@ def make_run(
             program,
             was_frozen=frozen_kernel is not setup.kernel,
         ),
-        timings=Timings(compile_seconds, warmup.seconds, draws.seconds),
+        timings=Timings(
+            compile=compile_seconds,
+            warmup=warmup.seconds,
+            sampling=draws.seconds,
+            start=start_seconds,
+        ),
         frozen_kernel=frozen_kernel,
         final_state=draws.state,
         kernel_results=draws.kernel_results,

@@ -20,11 +20,20 @@ from tfp_adaptive.sampling.findings.summary import Summary, summarise
 
 @dataclass(frozen=True)
 class Timings:
-    """Wall seconds of a run, compilation apart."""
+    """Wall seconds of a run.
+
+    Attributes:
+      compile: of both programs.
+      warmup: of its steps.
+      sampling: of its steps.
+      start: before the first step of both: checks of the target, starts of the chains and what
+        kernels need before they step; in the first call with a target mostly for tracing it.
+    """
 
     compile: float
     warmup: float
     sampling: float
+    start: float
 
 
 @dataclass(frozen=True)
