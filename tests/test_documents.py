@@ -176,6 +176,37 @@ def test_the_readme_shows_the_ratios_of_the_benchmark():
     assert sentence in ' '.join(read('README.md').split())
 
 
+def test_the_readme_shows_the_overheads_of_the_benchmark():
+    page = read('docs/benchmark.md')
+    head = next(
+        line for line in page.splitlines() if line.startswith('| target') and 'sample' in line
+    )
+    columns = [name.strip() for name in head.strip('|').split('|')]
+    found = {}
+    for row in table(page, '### Overhead\n'):
+        cells = dict(zip(columns, row, strict=False))
+        if cells['threads'] == 'all':
+            found[cells['target'], cells['kernel']] = cells
+    kernels = ('L=1 refreshed 0.6', 'L=5')
+    expected = [
+        [
+            target,
+            found[target, kernels[0]]['d'],
+            *(
+                found[target, k][name]
+                for name in ('overhead', 'adaptive / frozen')
+                for k in kernels
+            ),
+        ]
+        for target in dict.fromkeys(target for target, _ in found)
+    ]
+    assert len(expected) == 4
+    shown = table(read('README.md'), '| target | d | frozen, one |')
+    for row in shown:
+        row[0] = _NAMES_OF_TARGETS.get(row[0], row[0].lower())
+    assert shown == expected
+
+
 def test_every_page_is_in_the_navigation():
     navigation = re.findall(r'([\w/-]+\.md)$', read('mkdocs.yml'), re.MULTILINE)
     assert {f'docs/{page}' for page in navigation} == set(PAGES) - {'README.md'}

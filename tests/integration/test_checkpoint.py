@@ -81,7 +81,7 @@ def contents(path):
 # ---- going on
 
 
-@pytest.mark.parametrize('num_kills', [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('num_kills', [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_runs_end_with_the_same_draws(tmp_path, num_kills):
     """At random moments, and at the calls with which a run writes."""
     (output,) = run_python(['-m', 'tests.integration.killed_runs', tmp_path, 1, num_kills])
