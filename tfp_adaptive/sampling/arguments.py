@@ -17,8 +17,8 @@ def shown(value: Any) -> str:
     return line if len(line) <= _MAX_SHOWN else f'{line[:_MAX_SHOWN]}...'
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuses what is no count.
+def count(name: str, value: Any, least: int) -> int:
+    """The count that an argument is; refuses what is none.
 
     Args:
       name: of the argument.
@@ -30,6 +30,7 @@ def check_count(name: str, value: Any, least: int) -> None:
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise ValueError(f'`{name}` must be an int of at least {least}; got {shown(value)}.')
+    return int(value)
 
 
 def check_flag(name: str, value: Any) -> None:

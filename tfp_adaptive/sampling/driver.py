@@ -112,21 +112,17 @@ def sample(
       (100, 4, 3)
     """
     begin = time.perf_counter()
-    arguments.check_count('num_results', num_results, least=1)
-    arguments.check_count('num_warmup_steps', num_warmup_steps, least=0)
-    arguments.check_count('num_steps_between_results', num_steps_between_results, least=0)
+    num_results = arguments.count('num_results', num_results, least=1)
+    num_warmup_steps = arguments.count('num_warmup_steps', num_warmup_steps, least=0)
+    num_between = arguments.count('num_steps_between_results', num_steps_between_results, least=0)
     if num_chains is not None:
-        arguments.check_count('num_chains', num_chains, least=1)
+        num_chains = arguments.count('num_chains', num_chains, least=1)
     arguments.check_flag('progress', progress)
     arguments.check_flag('jit_compile', jit_compile)
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
-    num_results, num_warmup_steps = int(num_results), int(num_warmup_steps)
-    num_steps_between_results = int(num_steps_between_results)
-    stopping.check(until, num_results, num_steps_between_results + 1)
-    settings = setups.Settings(
-        kernel, num_warmup_steps, num_steps_between_results, trace_fn, jit_compile
-    )
+    stopping.check(until, num_results, num_between + 1)
+    settings = setups.Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
     with checkpoint_files.open_store(checkpoint) as store:
         run_seed = store.seed(own_seed, is_given=seed is not None)
         warmup_seed, sampling_seed, start_seed = random.split(run_seed, 3)

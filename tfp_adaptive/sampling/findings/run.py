@@ -161,7 +161,7 @@ class SampleRun:
             or not np.all((levels >= 0) & (levels <= 1))
         ):
             raise ValueError(f'`quantiles` must be a list of numbers in [0, 1]; got {quantiles!r}.')
-        arguments.check_count('max_rows', max_rows, least=1)
+        arguments.count('max_rows', max_rows, least=1)
         parts = [parts] if isinstance(parts, str) else parts
         chosen = self.part_names if parts is None else list(parts)
         unknown = [name for name in chosen if name not in self.part_names]
