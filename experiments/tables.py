@@ -1,6 +1,7 @@
 """Tables as data, and as Markdown."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,12 @@ def to_markdown(table: Table, level: int = 2) -> str:
     rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
     lines = [f'{"#" * level} {table.title}', '', line(cells[0]), rule, *map(line, cells[1:])]
     return '\n'.join([*lines, *(['', table.note] if table.note else [])]) + '\n'
+
+
+def spread(values: Iterable[float]) -> str:
+    """The smallest and the largest."""
+    values = list(values)
+    return f'{show(min(values))} to {show(max(values))}'
 
 
 def goal(limit: float, *values: float) -> str:

@@ -14,7 +14,7 @@ from experiments import programs, targets
 from experiments.benchmark import counting, fresh_process, kernels, stepping
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table, goal, show
+from experiments.tables import Table, goal, spread
 
 LATER = ('another seed', 'another number of draws', 'another length of the warm-up')
 
@@ -30,9 +30,7 @@ def _in_fresh_processes(label, case) -> dict[str, Any]:
     num_processes = case['settings']['processes']
     runs = [fresh_process.run(__spec__.name, case, label) for _ in range(num_processes)]
     return {
-        'seconds': {
-            name: sorted(run['seconds'][name] for run in runs) for name in runs[0]['seconds']
-        },
+        'seconds': {name: [run['seconds'][name] for run in runs] for name in runs[0]['seconds']},
         'sample': {
             call: {
                 'seconds': statistics.median(run['sample'][call]['seconds'] for run in runs),
@@ -115,7 +113,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
         rows.append(
             [
                 label,
-                *(cell for each in seconds for cell in (statistics.median(each), _range(each))),
+                *(cell for each in seconds for cell in (statistics.median(each), spread(each))),
                 goal(config.settings['goal'], *map(statistics.median, seconds)),
                 first['seconds'],
                 first['copies'],
@@ -146,10 +144,6 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             ),
         )
     ]
-
-
-def _range(values: list[float]) -> str:
-    return f'{show(values[0])} to {show(values[-1])}'
 
 
 SECTION = Section('compilation', _units, _tables)

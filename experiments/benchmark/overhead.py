@@ -15,7 +15,7 @@ from experiments import programs, targets
 from experiments.benchmark import fresh_process, kernels, stepping
 from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.tables import Table, goal, show
+from experiments.tables import Table, goal, spread
 
 _NUM_STEPS_TO_SETTLE = 300
 _JUDGED = ('overhead', 'adaptive')
@@ -193,7 +193,7 @@ def _cells(found, label, overhead_goal, adaptive_goal) -> list[Any]:
 
     def judged(name, limit):
         value = ratios[name]
-        return [_range(ratios[f'{name}_range']), None if limit is None else goal(limit, value)]
+        return [spread(ratios[f'{name}_range']), None if limit is None else goal(limit, value)]
 
     return [
         found['event_size'],
@@ -234,10 +234,6 @@ def _note(settings) -> str:
         f'median over processes, and for ratios the range of processes. A goal within that '
         f'range is neither met nor missed for certain.'
     )
-
-
-def _range(ends: list[float]) -> str:
-    return ' to '.join(map(show, ends))
 
 
 SECTION = Section('overhead', _units, _tables)

@@ -1,5 +1,6 @@
 """The benchmark, tiny: what its sections count and keep; never how long anything takes."""
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -332,6 +333,23 @@ def test_peers(tmp_path, small_data):
     assert own['is_ours']
     assert not nuts['is_ours']
     assert '| ripley ' in page
+
+
+def test_all_before_the_first_draw_is_our_warm_up(tmp_path, small_data, monkeypatch):
+    """And what compiles is called twice, but no later seed."""
+    calls, sample = [], tfpa.sample
+
+    def timed(*args, **kwargs):
+        calls.append(kwargs['seed'])
+        timings = tfpa.sampling.Timings(compile=1.0, warmup=2.0, sampling=4.0, start=8.0)
+        return dataclasses.replace(sample(*args, **kwargs), timings=timings)
+
+    monkeypatch.setattr(tfpa, 'sample', timed)
+    settings = [f'samplers={peers.ours.DEFAULT}', 'seeds=1,2']
+    results, _ = _benchmark(tmp_path, 'peers', *_TINY_PEERS, *settings)
+    for found in results.values():
+        assert (found['warmup_seconds'], found['sampling_seconds']) == (11.0, 4.0)
+    assert calls == [(1, 1), (1, 1), (2, 1)]
 
 
 def test_a_slow_target_takes_fewer_seeds(small_data):
