@@ -135,7 +135,8 @@ class Move(NamedTuple):
     rejected: ChainState
     """The state if the proposal is rejected: the current one, but for its velocity."""
     energy_change: Tensor
-    """[C] Delta; the acceptance probability is min(1, exp(-Delta))."""
+    """[C] Delta; the acceptance probability is min(1, exp(-Delta)). Not finite where the chain has
+    no density."""
     midpoint: Tensor
     """[C, D] position in the middle of the trajectory."""
     midpoint_score: Tensor
@@ -160,8 +161,9 @@ class Proposal(NamedTuple):
     propose: Callable[[LogDensity, LinearMap, ChainState, Any], Move]
     """(target, factor, state, noise) -> move."""
     pullback: Callable[[LinearMap, Move, Tensor, Any], Pairs]
-    """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs: the
-    derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held constant."""
+    """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs, every group
+    [C, D]: the derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held
+    constant. Rows of chains that lost their move may hold anything; they are left out later."""
     uses_score: bool = True
     """Whether a move starts from the score of the current state."""
     uses_velocity: bool = False
@@ -174,7 +176,8 @@ class Objective(NamedTuple):
     """What a good move is, as a loss per chain to be minimised."""
 
     loss: Callable[..., Tensor]
-    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C]."""
+    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C], that of a chain
+    from its own row alone; rows of chains that lost their move may hold anything."""
     uses_entropy: bool = True
     """Whether an entropy term belongs beside the loss."""
     init: Callable[[Any], Any] = lambda dtype: ()
@@ -182,7 +185,7 @@ class Objective(NamedTuple):
     statistic: Callable[..., Tensor] = lambda energy_change, start, end: tf.zeros_like(
         energy_change
     )
-    """(energy change, start, end) -> [C], whose mean over chains feeds `update`."""
+    """(energy change, start, end) -> [C], likewise, whose mean over chains feeds `update`."""
     update: Callable[[Any, Tensor], Any] = lambda state, mean: state
     """(objective state, mean statistic) -> objective state."""
 
@@ -193,15 +196,15 @@ class EntropyEstimate(NamedTuple):
     log_det: Tensor
     """[C] estimate of log det(I + D)."""
     pairs: Pairs
-    """Derivative in A of log det(I + D) minus the weighted penalty, summed over finite chains;
-    every group [C, D], or [0, D] where there is none."""
+    """Derivative in A of log det(I + D) minus the weighted penalty; every group [C, D], or [0, D]
+    where there is none."""
     forms: Pairs
     """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D],
     or [0, D] where there is none."""
     is_finite: Tensor
-    """[C] whether every quantity of this chain was finite; other chains' pairs are zeroed."""
+    """[C] whether every quantity of this chain was finite."""
     spectral_radius: Tensor
-    """[C] estimate of the largest |eigenvalue| of D."""
+    """[C] estimate of the largest |eigenvalue| of D, or [0] where there is none."""
     penalty: Tensor
     """[C] unweighted spectral penalty."""
     num_hessian_vector_products: Tensor
@@ -215,8 +218,8 @@ class Entropy(NamedTuple):
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
     """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
-    D x, `probe_fn` is `Preconditioner.probe`. Chains that lost their move are struck out of it
-    afterwards."""
+    D x, `probe_fn` is `Preconditioner.probe`. Chains that lost their move, or are not finite, are
+    struck out of it afterwards."""
 
 
 class Optimizer(NamedTuple):

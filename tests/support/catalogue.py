@@ -101,7 +101,7 @@ KERNELS = (
     Entry('mala', _hmc(1), _ONE, _NONE),
     Entry('hmc2', _hmc(2), _TWO, _roulette, max_copies=2),
     Entry(
-        'hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), _exactly(3), _roulette, 0, True, 3
+        'hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), _exactly(3), _roulette, 0, True, 2
     ),
     Entry(
         'hmc6_banded',

@@ -138,7 +138,7 @@ def test_evaluates_the_target_exactly_once_a_step(num_steps, setting):
 
 
 def test_xla_runs_the_long_loop(setting):
-    """L = 7 is a loop, shorter ones are unrolled; noise is injected, so only rounding differs."""
+    """From L = 3 on it is a loop; noise is injected, so only rounding differs."""
     compiled = tf.function(lambda: propose(7, setting), jit_compile=True)()
     for a, e in zip(tf.nest.flatten(compiled), tf.nest.flatten(propose(7, setting)), strict=True):
         np.testing.assert_allclose(a, e, atol=1e-12)

@@ -267,21 +267,19 @@ def test_spends_n_plus_one_products(num_exact, num_extra, residual_matrix):
     assert result.num_hessian_vector_products == num_exact + num_extra + 1
 
 
-def test_spends_nothing_when_not_adapting(rng):
+def test_spends_nothing_when_not_adapting():
     def residual(x):
         raise AssertionError('a product was spent')
 
     result = estimate(residual, all_bits(SIZE), 2, is_adapting=False)
     assert result.num_hessian_vector_products == 0
     assert np.all(result.is_finite)
-    change = rng.normal(size=[SIZE, SIZE])
-    np.testing.assert_array_equal(functional(result.pairs, change, len(all_bits(SIZE))), 0)
     for figure in (result.log_det, result.penalty, result.spectral_radius):
         np.testing.assert_array_equal(figure, 0)
 
 
 @pytest.mark.parametrize('bad', [float('nan'), float('inf')])
-def test_a_lost_chain_is_zeroed_and_harms_no_other(bad, residual_matrix, rng):
+def test_a_lost_chain_is_reported_and_harms_no_other(bad, residual_matrix, rng):
     probes = rng.choice([-1.0, 1.0], size=[3, SIZE])
     lost = tf.constant([False, True, False])
 
@@ -292,15 +290,15 @@ def test_a_lost_chain_is_zeroed_and_harms_no_other(bad, residual_matrix, rng):
     holed = estimate(residual, probes, 2, penalty_weight=1e4)
     np.testing.assert_array_equal(holed.is_finite, [True, False, True])
     change = rng.normal(size=[SIZE, SIZE])
-    expected = functional(whole.pairs, change, 3)
-    expected[1] = 0
-    np.testing.assert_array_equal(functional(holed.pairs, change, 3), expected)
+    others = [0, 2]
+    expected = functional(whole.pairs, change, 3)[others]
+    np.testing.assert_array_equal(functional(holed.pairs, change, 3)[others], expected)
     for before, after in zip(
         (whole.log_det, whole.penalty, whole.spectral_radius),
         (holed.log_det, holed.penalty, holed.spectral_radius),
         strict=True,
     ):
-        np.testing.assert_array_equal(after, np.where(lost, 0, before))
+        np.testing.assert_array_equal(after.numpy()[others], before.numpy()[others])
 
 
 @pytest.mark.parametrize('bad', [np.nan, 1e306])
@@ -322,8 +320,7 @@ def test_a_chain_lost_in_one_term_alone(when, bad, residual_matrix, rng):
     assert len(calls) == 3
     np.testing.assert_array_equal(result.is_finite, [True, False, True])
     for rows in (*result.pairs.left, *result.pairs.right):
-        assert np.isfinite(rows).all()
-        np.testing.assert_array_equal(rows[1], 0)
+        assert np.isfinite(rows.numpy()[[0, 2]]).all()
 
 
 def test_no_residual_no_entropy(rng):

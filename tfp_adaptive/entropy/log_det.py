@@ -27,7 +27,7 @@ def log_det() -> Entropy:
             pairs=Pairs((nothing,), (nothing,)),
             forms=Pairs((nothing,), (nothing,)),
             is_finite=tf.ones_like(zeros, tf.bool),
-            spectral_radius=zeros,
+            spectral_radius=nothing[:, 0],
             penalty=zeros,
             num_hessian_vector_products=tf.constant(0),
         )

@@ -153,10 +153,7 @@ def _contract(is_first, squared_length_of_term, image):
 
 
 def _summarise(series, probe, penalty, penalty_weight, num_products):
-    """Pairs of d(log det - penalty_weight * pen(|mu|)).
-
-    All is zero for chains that are not finite, and for every chain where no term was asked for.
-    """
+    """Pairs of d(log det - penalty_weight * pen(|mu|)); figures are 0 if no term was asked for."""
     to_unit = tf.math.reciprocal_no_nan(tf.sqrt(series.squared_length))
     eigenvalue = chains.sum_of_row(series.term * series.image) * to_unit * to_unit
     radius = tf.abs(eigenvalue)
@@ -168,20 +165,20 @@ def _summarise(series, probe, penalty, penalty_weight, num_products):
     # every image is in the sum, and a term is not finite where the image before is not
     finite = chains.all_finite(series.neumann_image + penalty_image)
     finite &= tf.math.is_finite(eigenvalue + log_det)
-    is_known = finite & (num_products > 0)
+    has_terms = num_products > 0
 
-    def keep(*rows):
-        return tuple(chains.keep(is_known, x) for x in rows)
+    def known(figure):
+        return tf.where(has_terms, figure, tf.zeros_like(figure))
 
     return EntropyEstimate(
-        log_det=chains.keep(is_known, log_det),
+        log_det=known(log_det),
         pairs=Pairs(
-            left=keep(series.probe_image, series.neumann_image, penalty_image),
-            right=keep(series.neumann, probe, direction),
+            left=(series.probe_image, series.neumann_image, penalty_image),
+            right=(series.neumann, probe, direction),
         ),
-        forms=Pairs(keep(series.neumann, slope * direction), keep(probe, direction)),
+        forms=Pairs((series.neumann, slope * direction), (probe, direction)),
         is_finite=finite,
-        spectral_radius=chains.keep(is_known, radius),
-        penalty=chains.keep(is_known, penalty.value(radius)),
+        spectral_radius=known(radius),
+        penalty=known(penalty.value(radius)),
         num_hessian_vector_products=num_products,
     )

@@ -12,7 +12,7 @@ def count(x: tf.Tensor):
 
 def where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
     """Selects whole rows: mask [C], yes and no [C, ...]."""
-    return tf.where(mask if yes.shape.rank == 1 else mask[:, tf.newaxis], yes, no)
+    return tf.where(mask if yes.shape.rank == 1 else tf.expand_dims(mask, 1), yes, no)
 
 
 def keep(mask: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

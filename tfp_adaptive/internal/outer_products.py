@@ -11,6 +11,16 @@ def stack(pairs: Pairs) -> tuple[tf.Tensor, tf.Tensor]:
     return _join(pairs.left), _join(pairs.right)
 
 
+def keep(mask: tf.Tensor, pairs: Pairs) -> Pairs:
+    """The same with zeros for the rows of chains outside `mask` [C]; empty groups stay empty.
+
+    On both sides: zero times what is not finite is no number.
+    """
+    return Pairs(
+        *(tuple(x if x.shape[0] == 0 else chains.keep(mask, x) for x in groups) for groups in pairs)
+    )
+
+
 def diagonal(pairs: Pairs) -> tf.Tensor:
     """The diagonal of the sum, [D].
 

@@ -26,8 +26,7 @@ def split(seed: tf.Tensor, count: int) -> list:
 
 def fold_in(seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     """The seed of item number `index`, a scalar int32."""
-    counter = tf.bitcast(tf.stack([index, tf.zeros_like(index)]), tf.uint32)
-    words = threefry(_key(seed), (counter[0], counter[1] + tf.constant(1, tf.uint32)))
+    words = threefry(_key(seed), (tf.bitcast(index, tf.uint32), tf.constant(1, tf.uint32)))
     return tf.bitcast(tf.stack(words), tf.int32)
 
 
@@ -126,9 +125,9 @@ def _cosine(turn):
     x = tf.abs(turn - 0.5) - 0.25
     square = (2.0 * math.pi * x) ** 2
     last = 21 if turn.dtype == tf.float64 else 13
-    series = tf.ones_like(x)
-    for power in range(last - 1, 0, -2):
-        series = 1.0 - square / (power * (power + 1)) * series
+    series = tf.zeros_like(x)
+    for power in range(last, 0, -2):
+        series = (-1) ** (power // 2) / math.factorial(power) + square * series
     return 2.0 * math.pi * x * series
 
 

@@ -3,6 +3,7 @@
 Shapes: a factor is [..., D, D], pairs are [..., M, D]; leading dimensions are independent blocks.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import devices, outer_products
@@ -29,16 +30,13 @@ def transposed(factor: tf.Tensor) -> tf.Tensor:
     XLA takes a bare transpose to be part of the product that follows, and on the CPU such a product
     with ten chains takes twice the time. The mask, which changes nothing, keeps it apart.
     """
-    return tf.linalg.band_part(tf.linalg.matrix_transpose(factor), 0, -1)
+    return _upper(tf.linalg.matrix_transpose(factor))
 
 
 def relative_gradient(pairs: Pairs) -> tf.Tensor:
     """[sum_m left_m right_m^T]_low in scaled relative coordinates, [..., D, D]."""
-    # transposed before they are joined: on CPUs the product of rows that XLA has to transpose takes
-    # longer
-    left = tf.concat([tf.linalg.matrix_transpose(group) for group in pairs.left], axis=-1)
-    right = tf.concat(pairs.right, axis=-2)
-    return _scale_off_diagonal(tf.linalg.band_part(tf.matmul(left, right), -1, 0))
+    left, right = outer_products.stack(pairs)
+    return _scale_off_diagonal(_lower(tf.matmul(left, right, transpose_a=True)))
 
 
 def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
@@ -48,7 +46,7 @@ def relative_update(factor: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
       factor: [..., D, D] lower triangular with positive diagonal.
       tangent: [..., D, D], A in scaled relative coordinates; its upper triangle is not used.
     """
-    change = coordinate_scale(tangent.shape[-1]) * tf.linalg.band_part(tangent, -1, 0)
+    change = coordinate_scale(tangent.shape[-1]) * _lower(tangent)
     growth = tf.exp(tf.linalg.diag_part(tangent))
     return product(factor, tf.linalg.set_diag(change, growth))
 
@@ -81,7 +79,7 @@ def euclidean_gradient(factor: tf.Tensor, pairs: Pairs) -> tf.Tensor:
     else:
         total = tf.matmul(right, left, transpose_a=True)
         gradient = tf.linalg.matrix_transpose(solve_from_right(factor, total))
-    return tf.linalg.band_part(gradient, -1, 0)
+    return _lower(gradient)
 
 
 def solve_from_right(factor: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -124,7 +122,7 @@ def _inverse_blocks(factor, starts):
 
 def euclidean_update(factor: tf.Tensor, tangent: tf.Tensor, floor: float) -> tf.Tensor:
     """Adds the tangent and clips the diagonal at `floor`."""
-    moved = factor + tf.linalg.band_part(tangent, -1, 0)
+    moved = factor + _lower(tangent)
     diagonal = tf.maximum(tf.linalg.diag_part(moved), floor)
     return tf.linalg.set_diag(moved, diagonal)
 
@@ -139,7 +137,23 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
 
 
+def _lower(matrix: tf.Tensor) -> tf.Tensor:
+    """Zeros above the diagonal; `tf.linalg.band_part` has XLA compile five times as much code."""
+    row, column = _indices(matrix.shape[-1])
+    return tf.where(row >= column, matrix, tf.zeros_like(matrix))
+
+
+def _upper(matrix: tf.Tensor) -> tf.Tensor:
+    row, column = _indices(matrix.shape[-1])
+    return tf.where(row <= column, matrix, tf.zeros_like(matrix))
+
+
 def _scale_off_diagonal(matrix: tf.Tensor) -> tf.Tensor:
-    index = tf.range(matrix.shape[-1])
-    is_diagonal = index[:, tf.newaxis] == index
-    return tf.where(is_diagonal, matrix, coordinate_scale(matrix.shape[-1]) * matrix)
+    row, column = _indices(matrix.shape[-1])
+    return tf.where(row == column, matrix, coordinate_scale(matrix.shape[-1]) * matrix)
+
+
+def _indices(size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Of the rows, [D, 1], and of the columns, [D]."""
+    index = np.arange(size, dtype=np.int32)
+    return tf.constant(index[:, np.newaxis]), tf.constant(index)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, outer_products
 from tfp_adaptive.typing import LinearMap, Pairs, Proposal
 
 _NO_PAIRS = Pairs((), ())
@@ -72,15 +72,15 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
         move = proposal.propose(target, factor, state, noise)
 
         def gradient(is_used, more=_NO_PAIRS):
-            used = _keep(is_used, move)
-            inputs = [used.energy_change, used.proposed.position]
+            inputs = [move.energy_change, move.proposed.position]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(inputs)
                 loss = objective.loss(inputs[0], state.position, inputs[1], objective_state)
-                loss = chains.keep(is_used, loss)
-            slopes = tape.gradient(loss, inputs)
-            weight, cotangent = (None if x is None else chains.keep(is_used, x) for x in slopes)
-            pairs = proposal.pullback(factor, used, weight, cotangent)
+            weight, cotangent = tape.gradient(loss, inputs)
+            weight = tf.zeros_like(inputs[0]) if weight is None else weight
+            # chains first meet in the product of the pairs: it is enough to leave some out there
+            pairs = proposal.pullback(factor, move, weight, cotangent)
+            pairs = outer_products.keep(is_used, pairs)
             # one product for all pairs
             pairs = Pairs(*((*a, *b) for a, b in zip(pairs, more, strict=True)))
             return preconditioner.gradient(bare(parameters), pairs)
@@ -133,19 +133,6 @@ def _guarded(factor: LinearMap) -> LinearMap:
         return lambda x: chains.drop_nonfinite_gradient(apply(chains.keep(chains.all_finite(x), x)))
 
     return LinearMap(guard(factor.forward), guard(factor.transpose))
-
-
-def _keep(is_used, move):
-    """The move with zeros for the chains that are not used."""
-
-    def keep(tree):
-        return tf.nest.map_structure(lambda x: chains.keep(is_used, x), tree)
-
-    return move._replace(
-        proposed=keep(move.proposed),
-        energy_change=keep(move.energy_change),
-        trajectory=keep(move.trajectory),
-    )
 
 
 MODES = {'fast': fast, 'exact': exact}

@@ -85,6 +85,7 @@ def residual(flow, target, parameters, step_size, midpoint, score, curvature):
 def gradient(flow, slopes, is_used, where, estimate, entropy_weight):
     """`Geometry.gradient` of a flow."""
     loss, volume = slopes(is_used)
+    estimate = estimate._replace(forms=outer_products.keep(is_used, estimate.forms))
     entropy, num_products = entropy_gradient(flow, where, estimate)
     total = tf.nest.map_structure(
         lambda a, b, c: a - entropy_weight * (b + c), loss, volume, entropy

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import outer_products
 from tfp_adaptive.kernels import energy_gradients, flow_gradients
 from tfp_adaptive.typing import (
     Event,
@@ -118,7 +119,8 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
     def gradient(slopes, is_used, where, estimate, entropy_weight):
         del where
-        pairs = [pair for pair in zip(*estimate.pairs, strict=True) if pair[0].shape[0] != 0]
+        kept = outer_products.keep(is_used, estimate.pairs)
+        pairs = [pair for pair in zip(*kept, strict=True) if pair[0].shape[0] != 0]
         more = Pairs(
             tuple(-entropy_weight * left for left, _ in pairs), tuple(right for _, right in pairs)
         )

@@ -19,6 +19,8 @@ from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.geometry import Geometry, check_preconditioner, make_geometry
+from tfp_adaptive.kernels.totals import means as means_of
+from tfp_adaptive.kernels.totals import over_chains
 from tfp_adaptive.typing import (
     Controller,
     Entropy,
@@ -63,21 +65,6 @@ class Axes(NamedTuple):
     penalty_weight: Controller
     num_adaptation_steps: Any
     pool_fn: Callable[[list], list] | None = None
-
-
-class _Sums(NamedTuple):
-    """What one step learns from all its chains, as sums and counts that may be pooled."""
-
-    gradient: Any
-    num_used: Tensor
-    num_lost: Tensor
-    num_alive: Tensor
-    num_chains: Tensor
-    accept_prob: Tensor
-    acceptance_signal: Tensor
-    objective: Tensor
-    penalty: Tensor
-    log_det: Tensor
 
 
 def adaptive_sampler(axes: Axes) -> Sampler:
@@ -159,8 +146,8 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         adaptation.penalty_weight,
         is_adapting,
     )
-    estimate = _without_the_lost(is_finite, estimate)
     is_used = is_finite & estimate.is_finite
+    estimate = _figures_of(is_used, estimate)
     gradient, num_products = geometry.gradient(
         slopes, is_used, where, estimate, adaptation.entropy_weight
     )
@@ -168,100 +155,96 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     # a chain that never had a density cannot move, whatever is learned: it has no say
     is_alive = tf.math.is_finite(state.log_prob)
     log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
-    totals = _totals(
-        state,
+    totals = over_chains(
+        state.position.dtype,
         num_used=is_used,
         num_lost=is_alive & ~is_finite,
         num_alive=is_alive,
         accept_prob=metropolis.accept_prob(transition),
         acceptance_signal=chains.keep(is_alive, signal),
-        objective=_objective_statistic(axes, state, move, is_used),
+        objective=chains.keep(is_used, _objective_statistic(axes, state, move)),
         penalty=estimate.penalty,
         log_det=estimate.log_det + log_volume,
     )
-    totals['num_chains'] = tf.cast(chains.count(is_used), state.position.dtype)
-    sums = _Sums(gradient=gradient, **totals)
+    num_nonfinite = totals.num_nonfinite
     if axes.pool_fn is not None:
-        sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
-    learned = _learn(axes, geometry, adaptation, sums, _progress(axes, step, state))
+        pooled = axes.pool_fn(tf.nest.flatten((gradient, totals)))
+        gradient, totals = tf.nest.pack_sequence_as((gradient, totals), pooled)
+    means = means_of(totals)
+    progress = _progress(axes, step, state)
+    learned = _learn(axes, geometry, adaptation, gradient, totals, means, progress)
     adaptation = _select(is_adapting, learned, adaptation)
     log_det = geometry.log_det(adaptation.preconditioner)
-    info = _observe(adaptation, log_det, info, sums, transition, estimate)
+    info = _observe(adaptation, log_det, info, means, estimate)
     num_products += estimate.num_hessian_vector_products
     num_products += geometry.products_per_gradient * move.num_gradients
     info = info._replace(
         num_gradients=info.num_gradients + move.num_gradients,
         num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+        num_nonfinite=info.num_nonfinite + num_nonfinite,
     )
     return transition, adaptation, info
 
 
-def _without_the_lost(is_finite, estimate):
-    """The estimate, to which chains that lost their move add nothing."""
-    of_chains = {
-        name: tf.nest.map_structure(
-            lambda x: x if x.shape[0] == 0 else chains.keep(is_finite, x), getattr(estimate, name)
-        )
-        for name in ('log_det', 'pairs', 'forms', 'spectral_radius', 'penalty')
-    }
-    return estimate._replace(**of_chains)
+def _figures_of(is_used, estimate):
+    """The estimate, to whose figures other chains add nothing."""
+    names = ('log_det', 'spectral_radius', 'penalty')
+    figures = {name: getattr(estimate, name) for name in names}
+    return estimate._replace(
+        **{
+            name: figure if figure.shape[0] == 0 else chains.keep(is_used, figure)
+            for name, figure in figures.items()
+        }
+    )
 
 
-def _objective_statistic(axes, state, move, is_used):
-    used = [chains.keep(is_used, x) for x in (move.energy_change, state.position)]
-    return axes.objective.statistic(*used, chains.keep(is_used, move.proposed.position))
+def _objective_statistic(axes, state, move):
+    return axes.objective.statistic(move.energy_change, state.position, move.proposed.position)
 
 
-def _learn(axes, geometry, adaptation, sums, progress):
+def _learn(axes, geometry, adaptation, gradient, totals, means, progress):
     """One step of the optimizer and of both controllers."""
     beta = adaptation.entropy_weight
-    num_used = tf.maximum(sums.num_used, 1)
-    # a chain that loses its move cannot say in which direction it was too bold, but that it was:
-    # without it, hard walls leave nothing against entropy
-    num_alive = tf.maximum(sums.num_alive, 1)
-    lost = sums.num_lost / num_alive
 
     def descent_direction(gradient, log_det):
-        # times a number: to divide a whole matrix costs as much as a product with it
-        slope = (1 / num_used) * gradient + (lost - beta) * log_det
+        # a chain that loses its move cannot say in which direction it was too bold, but that it
+        # was: without it, hard walls leave nothing against entropy
+        slope = means.per_used * gradient + (means.lost - beta) * log_det
         return axes.optimizer.condition(slope, beta)
 
-    gradient = tf.nest.map_structure(
-        descent_direction, sums.gradient, geometry.log_det_gradient(adaptation.preconditioner)
+    slope = tf.nest.map_structure(
+        descent_direction, gradient, geometry.log_det_gradient(adaptation.preconditioner)
     )
-    tangent, optimizer = axes.optimizer.update(gradient, adaptation.optimizer, progress)
+    tangent, optimizer = axes.optimizer.update(slope, adaptation.optimizer, progress)
     parameters = geometry.retract(adaptation.preconditioner, tangent)
-    leaves = tf.nest.flatten([sums.gradient, parameters])
+    leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([chains.is_finite(leaf) for leaf in leaves])
-    is_usable &= sums.num_used + sums.num_lost > 0
+    is_usable &= totals.num_used + totals.num_lost > 0
     return Adaptation(
         preconditioner=_select(is_usable, parameters, adaptation.preconditioner),
         optimizer=_select(is_usable, optimizer, adaptation.optimizer),
         entropy_weight=_select(
-            sums.num_alive > 0,
-            axes.entropy_weight.update(beta, sums.acceptance_signal / num_alive),
+            totals.num_alive > 0,
+            axes.entropy_weight.update(beta, means.acceptance_signal),
             beta,
         ),
-        penalty_weight=axes.penalty_weight.update(
-            adaptation.penalty_weight, sums.penalty / num_used
-        ),
+        penalty_weight=axes.penalty_weight.update(adaptation.penalty_weight, means.penalty),
         objective=_select(
-            sums.num_used > 0,
-            axes.objective.update(adaptation.objective, sums.objective / num_used),
+            totals.num_used > 0,
+            axes.objective.update(adaptation.objective, means.objective),
             adaptation.objective,
         ),
     )
 
 
-def _observe(adaptation, log_det, info, sums, transition, estimate):
+def _observe(adaptation, log_det, info, means, estimate):
     """What an observer may know of this step."""
     return info._replace(
-        accept_prob=sums.accept_prob / sums.num_chains,
-        entropy=log_det + sums.log_det / sums.num_chains,
-        spectral_radius=tf.reduce_max(estimate.spectral_radius),
+        accept_prob=means.accept_prob,
+        entropy=log_det + means.log_det,
+        spectral_radius=tf.maximum(tf.reduce_max(estimate.spectral_radius), 0),
         entropy_weight=adaptation.entropy_weight,
         penalty_weight=adaptation.penalty_weight,
-        num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
     )
 
 
@@ -273,10 +256,3 @@ def _progress(axes, step, state):
 
 def _select(condition, new, old):
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), new, old)
-
-
-def _totals(state, **figures):
-    """Sums over chains of figures [C], all of them at once."""
-    rows = [tf.cast(figure, state.position.dtype) for figure in figures.values()]
-    totals = tf.unstack(chains.sum_of_row(tf.stack(rows)), num=len(rows))
-    return dict(zip(figures, totals, strict=True))

@@ -57,17 +57,15 @@ def adam(
 
     def update(gradient, state, progress):
         count = tf.cast(state.count, progress.dtype)
-        rate = schedule(count, progress)
-        correction = tf.sqrt(1 - beta_2 ** (count + 1)) / (1 - beta_1 ** (count + 1))
+        correction = tf.sqrt(1 - beta_2 ** (count + 1))
+        rate = schedule(count, progress) * correction / (1 - beta_1 ** (count + 1))
 
         def average(decay, old, new):
             return tf.nest.map_structure(lambda a, b: decay * a + (1 - decay) * b, old, new)
 
         mean = average(beta_1, state.mean, gradient)
         square = average(beta_2, state.square, tf.nest.map_structure(tf.square, gradient))
-        step = tf.nest.map_structure(
-            lambda m, v: -rate * correction * m / (tf.sqrt(v) + epsilon), mean, square
-        )
+        step = tf.nest.map_structure(lambda m, v: -rate * m / (tf.sqrt(v) + epsilon), mean, square)
         return step, AdamState(mean, square, state.count + 1)
 
     return Optimizer(init, update, _bounded)

@@ -21,7 +21,7 @@ class Compiled:
 
     @property
     def is_new(self) -> bool:
-        """Whether it has never been called."""
+        """Whether it has never returned anything."""
         return not self._traces
 
     def __call__(self, *args: Any) -> Any:
@@ -32,6 +32,8 @@ class Compiled:
         """
         leaves = tf.nest.flatten(args, expand_composites=True)
         key = tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves)
-        if key not in self._traces:
-            self._traces[key] = self._function.get_concrete_function(*args)
-        return self._traces[key](*args)
+        trace = self._traces.get(key) or self._function.get_concrete_function(*args)
+        results = trace(*args)
+        # XLA compiles during the first call: a trace counts once a call has returned
+        self._traces[key] = trace
+        return results

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling import arguments, options
+from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.findings import convergence, outcomes
 from tfp_adaptive.sampling.findings.diagnostics import diagnose
 from tfp_adaptive.sampling.findings.run import SampleRun
@@ -19,6 +20,9 @@ from tfp_adaptive.sampling.running.running_rhat import rhat_figures
 from tfp_adaptive.sampling.running.until import Until
 from tfp_adaptive.sampling.storage import checkpoint as checkpoint_files
 from tfp_adaptive.sampling.targets.initial import find_start
+
+# one call, as every operation before the first draw is waited for
+_split = Compiled(lambda seed: random.split(seed, 3))
 
 
 @options.explained
@@ -125,7 +129,7 @@ def sample(
     settings = setups.Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
     with checkpoint_files.open_store(checkpoint) as store:
         run_seed = store.seed(own_seed, is_given=seed is not None)
-        warmup_seed, sampling_seed, start_seed = random.split(run_seed, 3)
+        warmup_seed, sampling_seed, start_seed = _split(run_seed)
         start = find_start(target, initial_state, num_chains, dtype, start_seed)
         setup = setups.find_setup(target, start, settings)
         store.admit(start, setup)

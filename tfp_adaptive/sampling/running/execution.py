@@ -77,11 +77,12 @@ class Execution(contextlib.AbstractContextManager):
     def _begin(self, num_steps):
         reporter = make_reporter(self._label, num_steps, self._progress)
         self._report = self._open.enter_context(reporter)
-        before = time.perf_counter()
+        self._program.pace.start_again()
         if self._program.advance.is_new:
+            before = time.perf_counter()
             self._report.compiling()
-        phases.compile_program(self._program, self.position, self._seed)
-        self.compile_seconds = time.perf_counter() - before
+            phases.compile_program(self._program, self.position, self._seed)
+            self.compile_seconds = time.perf_counter() - before
         self._store.begin()
         self._report.begin(self.position.num_rows * self._program.steps_per_row)
         self._has_begun = True

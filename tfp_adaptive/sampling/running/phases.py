@@ -10,9 +10,6 @@ import tensorflow as tf
 from tfp_adaptive.sampling.running.programs import Program
 from tfp_adaptive.sampling.targets import user_code
 
-_SECONDS_PER_CHUNK = 0.25
-_MAX_GROWTH = 32
-
 
 @dataclass(frozen=True)
 class Position:
@@ -81,9 +78,9 @@ def advance(
     Returns:
       The position after row `num_rows`.
     """
-    chunk_rows, last = 1, time.perf_counter()
+    last = time.perf_counter()
     while position.num_rows < num_rows:
-        count = min(chunk_rows, program.capacity, num_rows - position.num_rows)
+        count = min(program.pace.num_rows, program.capacity, num_rows - position.num_rows)
         before = time.perf_counter()
         chunk = _call(program, position, seed, count)
         # sliced by NumPy: TensorFlow takes a quarter of a millisecond a slice
@@ -100,9 +97,7 @@ def advance(
         )
         last = now
         keep(rows, position)
-        # the first steps may be cheap ones
-        most = _MAX_GROWTH * count
-        chunk_rows = int(max(1, min(most, count * _SECONDS_PER_CHUNK / (now - before))))
+        program.pace.learn(count, now - before)
     return position
 
 

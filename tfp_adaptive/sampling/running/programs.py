@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.running import fields as kernel_fields
+from tfp_adaptive.sampling.running.row_buffers import RowBuffers
 from tfp_adaptive.sampling.running.statistics import is_divergent
 
 _CHUNK_BYTES = 2**24
@@ -21,10 +22,12 @@ _MAX_CHUNK_ROWS = 1000
 
 
 class StepStatistics(NamedTuple):
-    """Sums over the steps and chains of a chunk."""
+    """Sums over the steps of a chunk; 0 for kernels that report no acceptance."""
 
     accept_prob: Any
+    """Mean over chains."""
     num_divergences: Any
+    """Of all chains."""
 
 
 class Chunk(NamedTuple):
@@ -34,6 +37,31 @@ class Chunk(NamedTuple):
     kernel_results: Any
     traced: Any
     statistics: StepStatistics
+
+
+class Pace:
+    """How many rows of a program take a quarter of a second, as far as earlier calls tell."""
+
+    _SECONDS = 0.25
+    _MAX_GROWTH = 32
+
+    def __init__(self):
+        """Initializes the pace of a program that has never run."""
+        self.num_rows = 1
+
+    def start_again(self) -> None:
+        """Takes a new run's first steps for dearer than the last ones of the run before."""
+        self.num_rows = max(1, self.num_rows // self._MAX_GROWTH)
+
+    def learn(self, num_rows: int, seconds: float) -> None:
+        """Takes account of a call; not of all it says, as the first steps may be cheap ones.
+
+        Args:
+          num_rows: it took.
+          seconds: it took.
+        """
+        most = max(self._MAX_GROWTH * num_rows, self.num_rows)
+        self.num_rows = int(max(1, min(most, num_rows * self._SECONDS / seconds)))
 
 
 class Program(NamedTuple):
@@ -48,6 +76,7 @@ class Program(NamedTuple):
     steps_per_row: int
     has_acceptance: bool
     """Whether the kernel reports acceptance ratios."""
+    pace: Pace
     arguments: tuple = ()
     """Tensors that the kernel depends on."""
 
@@ -76,38 +105,33 @@ def make_program(
         lambda x: tf.TensorSpec(x.shape, x.dtype), traced.structured_outputs
     )
     capacity = max(1, min(_MAX_CHUNK_ROWS, _CHUNK_BYTES // _num_bytes(row_specs)))
+    rows = RowBuffers(row_specs, capacity)
 
     def advance(state, kernel_results, seed, first_row, num_rows, *arguments):
         kernel = kernel_fn(*arguments)
-        arrays = tf.nest.map_structure(
-            lambda spec: tf.TensorArray(spec.dtype, capacity, element_shape=spec.shape), row_specs
-        )
-        # float64, so that the sum hardly depends on how a run is cut into chunks
-        statistics = StepStatistics(tf.zeros([], tf.float64), tf.constant(0))
+        statistics = _no_statistics(kernel_results)
 
         def one_step(step, seed, state, kernel_results, statistics):
             step_seed = random.fold_in(seed, step)
             state, kernel_results = kernel.one_step(state, kernel_results, seed=step_seed)
             return step + 1, seed, state, kernel_results, _add(statistics, kernel_results)
 
-        def one_row(row, step, seed, state, kernel_results, arrays, statistics):
+        def one_row(row, step, seed, state, kernel_results, buffers, statistics):
             step, seed, state, kernel_results, statistics = _repeat(
                 steps_per_row, one_step, (step, seed, state, kernel_results, statistics)
             )
-            traced = trace_fn(state, kernel_results)
-            arrays = tf.nest.map_structure(lambda a, x: a.write(row, x), arrays, traced)
+            buffers = rows.write(buffers, row, trace_fn(state, kernel_results))
             seed, kernel_results = _vary((seed, kernel_results))
-            return row + 1, step, seed, state, kernel_results, arrays, statistics
+            return row + 1, step, seed, state, kernel_results, buffers, statistics
 
         first_step = first_row * steps_per_row
-        _, _, _, state, kernel_results, arrays, statistics = tf.while_loop(
+        _, _, _, state, kernel_results, buffers, statistics = tf.while_loop(
             lambda row, *_: row < num_rows,
             one_row,
-            (0, first_step, seed, state, kernel_results, arrays, statistics),
+            (0, first_step, seed, state, kernel_results, rows.empty(), statistics),
             maximum_iterations=capacity,
         )
-        traced = tf.nest.map_structure(lambda a: a.stack(), arrays)
-        return Chunk(state, kernel_results, traced, statistics)
+        return Chunk(state, kernel_results, rows.read(buffers), _of_all_chains(statistics))
 
     return Program(
         advance=Compiled(advance, jit_compile),
@@ -115,6 +139,7 @@ def make_program(
         capacity=capacity,
         steps_per_row=steps_per_row,
         has_acceptance=kernel_fields.find_field(start[1], 'log_accept_ratio') is not None,
+        pace=Pace(),
         arguments=arguments,
     )
 
@@ -148,14 +173,31 @@ def _repeat(count, body, loop_vars):
     return tf.while_loop(lambda step, *_: step < last, body, loop_vars, maximum_iterations=count)
 
 
+def _no_statistics(kernel_results):
+    """[2, *batch] for the sums of a `StepStatistics` over steps, or nothing to sum.
+
+    Chain by chain, and both in one: sums over chains cost a third of a step of a cheap target. In
+    float64, so that the sum hardly depends on how a run is cut into chunks.
+    """
+    ratio = kernel_fields.find_field(kernel_results, 'log_accept_ratio')
+    return () if ratio is None else tf.zeros([2, *ratio.shape], tf.float64)
+
+
 def _add(statistics, kernel_results):
+    """The sums with one step more."""
     ratio = kernel_fields.find_field(kernel_results, 'log_accept_ratio')
     if ratio is None:
         return statistics
     ratio = tf.where(tf.math.is_nan(ratio), tf.constant(-np.inf, ratio.dtype), ratio)
-    accept_prob = tf.reduce_mean(tf.exp(tf.minimum(ratio, 0)))
-    divergent = is_divergent(kernel_results)
+    accept_prob = tf.exp(tf.minimum(ratio, 0))
+    divergent = tf.cast(is_divergent(kernel_results), ratio.dtype) + tf.zeros_like(ratio)
+    return statistics + tf.cast(tf.stack([accept_prob, divergent]), statistics.dtype)
+
+
+def _of_all_chains(statistics):
+    if isinstance(statistics, tuple):
+        return StepStatistics(0.0, 0)
+    accept_prob, num_divergences = tf.unstack(statistics)
     return StepStatistics(
-        statistics.accept_prob + tf.cast(accept_prob, statistics.accept_prob.dtype),
-        statistics.num_divergences + tf.reduce_sum(tf.cast(divergent, tf.int32)),
+        tf.reduce_mean(accept_prob), tf.cast(tf.reduce_sum(num_divergences), tf.int32)
     )

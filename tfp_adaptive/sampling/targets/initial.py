@@ -54,11 +54,14 @@ def find_start(
     compiled = Density(model) if kept is None else kept[0]
     if initial_state is None:
         parts = starts.dispersed(compiled, num_chains or starts.DEFAULT_NUM_CHAINS, seed)
+        log_probs, is_finite = compiled.evaluate(parts)
     else:
         parts = starts.given(model, initial_state)
-        if _is_point(compiled, parts, num_chains) and num_chains is not None:
+        log_probs, is_finite = _evaluate_given(compiled, parts, num_chains)
+        if not log_probs.shape.rank and num_chains is not None:
+            density.check_start(is_finite)
             parts = starts.dispersed(compiled, num_chains, seed, around=parts)
-    log_probs, is_finite = compiled.evaluate(parts)
+            log_probs, is_finite = compiled.evaluate(parts)
     density.check_start(is_finite)
     _check_num_chains(num_chains, log_probs.shape)
     if kept is None:
@@ -78,10 +81,10 @@ def _kept(target, key):
     return kept
 
 
-def _is_point(compiled, parts, num_chains) -> bool:
-    """Whether a state is one point without chains; refuses one outside the support."""
+def _evaluate_given(compiled, parts, num_chains):
+    """What `Density.evaluate` says of a state; of rank 0 if it is one point without chains."""
     try:
-        log_probs, is_finite = compiled.evaluate(parts)
+        return compiled.evaluate(parts)
     except Exception as error:
         # a target that wants chains may fail without them, but not with them
         try:
@@ -95,9 +98,7 @@ def _is_point(compiled, parts, num_chains) -> bool:
                 '`target` fails on a single point but not on a chain that starts there: pass '
                 '`num_chains`, the number of chains to start around `initial_state`.'
             ) from error.__cause__
-        log_probs = log_probs[0]
-    density.check_start(is_finite)
-    return not log_probs.shape.rank
+        return log_probs[0], is_finite[0]
 
 
 def _as_model(target, initial_state, dtype):
