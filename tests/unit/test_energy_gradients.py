@@ -27,9 +27,16 @@ def jump(energy, start, end, *_):
     return tf.exp(-0.2 * energy) * tf.reduce_sum((end - start) ** 2, -1)
 
 
+def distance(energy, start, end, *_):
+    """Does not ask for the energy."""
+    del energy
+    return tf.reduce_sum((end - start) ** 2, -1)
+
+
 OBJECTIVES = {
     'smooth': Objective(smooth),
     'jump': Objective(jump),
+    'distance': Objective(distance),
     'speed': objectives.generalized_speed(),
 }
 

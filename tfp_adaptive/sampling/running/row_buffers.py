@@ -33,26 +33,25 @@ class RowBuffers:
           capacity: rows.
         """
         self._row_specs, self._capacity = row_specs, capacity
-        self._sizes: list[tuple[tf.DType, int]] = []
+        self._dtypes: list[tf.DType] = []
+        self._sizes: list[int] = []
         self._slots: list[_Slot] = []
         shared: dict[tf.DType, int] = {}
         for spec in tf.nest.flatten(row_specs):
-            size = spec.shape.num_elements()
-            index = shared.get(spec.dtype) if size <= _MAX_SHARED_SIZE else None
-            if index is None:
-                index = len(self._sizes)
-                self._sizes.append((spec.dtype, 0))
+            size, index = spec.shape.num_elements(), len(self._sizes)
             if size <= _MAX_SHARED_SIZE:
-                shared[spec.dtype] = index
-            start = self._sizes[index][1]
-            self._slots.append(_Slot(index, start, size, spec))
-            self._sizes[index] = spec.dtype, start + size
+                index = shared.setdefault(spec.dtype, index)
+            if index == len(self._sizes):
+                self._dtypes.append(spec.dtype)
+                self._sizes.append(0)
+            self._slots.append(_Slot(index, self._sizes[index], size, spec))
+            self._sizes[index] += size
 
     def empty(self) -> list[tf.TensorArray]:
         """The buffers before the first row."""
         return [
             tf.TensorArray(dtype, self._capacity, element_shape=[size])
-            for dtype, size in self._sizes
+            for dtype, size in zip(self._dtypes, self._sizes, strict=True)
         ]
 
     def write(self, buffers: list[tf.TensorArray], row: tf.Tensor, traced: Any) -> list:
