@@ -228,7 +228,7 @@ def test_compile_times_are_medians_of_processes(monkeypatch):
         for seconds in (3.0, 5.0, 2.0)
     ]
     monkeypatch.setattr(fresh_process, 'run', lambda *_: left.pop())
-    config = load_settings('compilation', ['kernels=L=2'])
+    config = load_settings('compilation', ['kernels=L=2', 'processes=3'])
     [(_, unit)] = compilation.SECTION.units(config)
     [table] = compilation.SECTION.tables(config, {'L=2': unit()})
     [row] = table.rows
