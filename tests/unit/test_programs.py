@@ -1,11 +1,15 @@
 """The rows that a program keeps, the sums it takes on the way, and how long its calls are."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.running import phases
+from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.programs import Pace, make_program
 from tfp_adaptive.sampling.running.row_buffers import RowBuffers
 
@@ -121,6 +125,23 @@ def test_pace_of_calls():
     assert pace.num_rows == 1
     pace.start_again()
     assert pace.num_rows == 1
+
+
+def test_a_run_starts_below_the_pace_of_the_last_one(monkeypatch):
+    """Once, however often its owner asks for more rows; and calls nothing to compile it."""
+    seen = []
+    monkeypatch.setattr(phases, 'advance', lambda program, *_: seen.append(program.pace.num_rows))
+    monkeypatch.setattr(phases, 'compile_program', lambda *_: pytest.fail('it has run before'))
+    pace = Pace()
+    pace.num_rows = 640
+    program = SimpleNamespace(pace=pace, advance=SimpleNamespace(is_new=False), steps_per_row=1)
+    store = SimpleNamespace(begin=lambda: None, save=lambda: None)
+    start = phases.Position(state=(), kernel_results=())
+    with Execution('warm-up', program, start, None, None, progress=False, store=store) as run:
+        run.advance_to(10)
+        run.advance_to(20)
+    assert seen == [20, 20]
+    assert run.compile_seconds == 0
 
 
 def test_a_function_that_failed_is_new():

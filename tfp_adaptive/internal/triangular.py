@@ -138,7 +138,7 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
 
 
 def _lower(matrix: tf.Tensor) -> tf.Tensor:
-    """Zeros above the diagonal; `tf.linalg.band_part` has XLA compile five times as much code."""
+    """Zeros above the diagonal; `tf.linalg.band_part` has XLA compile several times the code."""
     row, column = _indices(matrix.shape[-1])
     return tf.where(row >= column, matrix, tf.zeros_like(matrix))
 
