@@ -72,6 +72,8 @@ class LogDensity(NamedTuple):
     """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
     event: Event
     """The parts that D is made of."""
+    order: Any
+    """`internal.order.Order`: what waits for what in the step that this log-density is made for."""
 
 
 class LinearMap(NamedTuple):

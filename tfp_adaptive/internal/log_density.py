@@ -4,30 +4,44 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, packing
+from tfp_adaptive.internal import chains, order, packing
 from tfp_adaptive.typing import LogDensity
 
 
-def value_and_gradients(fn: Callable, parts: list) -> tuple[tf.Tensor, list]:
+def value_and_gradients(
+    fn: Callable, parts: list, in_order: order.Order | None = None
+) -> tuple[tf.Tensor, list]:
     """`fn(*parts)` and its gradient with respect to every part.
 
     Parts pass through `tf.identity`: a value that came out of a bijector would otherwise hit the
     bijector's cache, which returns a tensor the tape has never seen.
+
+    Args:
+      fn: of the parts.
+      parts: of a state.
+      in_order: what the gradient may have to wait in for the value. Default: it waits for nothing.
 
     Raises:
       TypeError: if the value is not of the parts' floating dtype.
       ValueError: if the value does not depend differentiably on every part.
     """
     parts = [tf.identity(part) for part in parts]
+
+    def evaluate():
+        return tf.convert_to_tensor(fn(*parts), name='target_log_prob')
+
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(parts)
-        value = tf.convert_to_tensor(fn(*parts), name='target_log_prob')
+        value = in_order.observe(evaluate, parts) if in_order else evaluate()
     if value.dtype != parts[0].dtype:
         raise TypeError(
             '`target_log_prob_fn` must return the dtype of the state; '
             f'got {value.dtype.name} for a state of {parts[0].dtype.name}. Cast one of them.'
         )
-    gradients = tape.gradient(value, parts)
+    slope = tf.ones_like(value)
+    if in_order:
+        slope = in_order.after(value, slope)
+    gradients = tape.gradient(value, parts, output_gradients=slope)
     for index, gradient in enumerate(gradients):
         if gradient is None:
             raise ValueError(
@@ -52,6 +66,8 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
       parts: a state, for its shapes alone.
     """
     batch_shape = packing.batch_shape_of(layout, parts[0])
+    sizes = [part.shape.num_elements() for part in parts]
+    in_order = order.Order(None if None in sizes else sum(sizes))
 
     def log_prob(position):
         return tf.reshape(fn(*packing.unpack(layout, position, batch_shape, like=parts)), [-1])
@@ -64,7 +80,7 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
 
     def value_and_score(position):
         position = chains.drop_nonfinite_gradient(position)
-        values, (score,) = value_and_gradients(log_prob, [position])
+        values, (score,) = value_and_gradients(log_prob, [position], in_order)
         usable = tf.math.is_finite(values) & chains.all_finite(score)
         return tf.where(usable, values, impossible), chains.keep(usable, score)
 
@@ -84,4 +100,4 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
             score, position, output_gradients=x, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
 
-    return LogDensity(value, value_and_score, score, hessian_vector_product, layout.event)
+    return LogDensity(value, value_and_score, score, hessian_vector_product, layout.event, in_order)

@@ -11,7 +11,7 @@ from tfp_adaptive.typing import Pairs
 
 _DENSE_SIZE = 16
 _BLOCK_SIZE = 20
-_MAX_UNDIVIDED_SIZE = 48
+_MAX_UNDIVIDED_SIZE = 64
 
 
 def coordinate_scale(size: int) -> float:

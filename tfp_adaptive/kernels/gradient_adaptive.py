@@ -135,6 +135,10 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     )
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
+    after = target.order.after
+    entropy_noise = tf.nest.map_structure(
+        lambda x: after(transition.state.log_prob, x), noise.entropy
+    )
     midpoint = chains.where(is_finite, move.midpoint, state.position)
     score = chains.where(is_finite, move.midpoint_score, state.score)
     where = (target, stored, step_size, midpoint, score, move.curvature)
@@ -142,15 +146,12 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     estimate = axes.entropy.estimate(
         geometry.residual(*where),
         geometry.probe,
-        noise.entropy,
+        entropy_noise,
         adaptation.penalty_weight,
         is_adapting,
     )
     is_used = is_finite & estimate.is_finite
     estimate = _figures_of(is_used, estimate)
-    gradient, num_products = geometry.gradient(
-        slopes, is_used, where, estimate, adaptation.entropy_weight
-    )
     signal = axes.entropy_weight.signal(transition)
     # a chain that never had a density cannot move, whatever is learned: it has no say
     is_alive = tf.math.is_finite(state.log_prob)
@@ -166,12 +167,16 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         penalty=estimate.penalty,
         log_det=estimate.log_det + log_volume,
     )
+    means = means_of(totals)
+    gradient, num_products = geometry.gradient(
+        slopes, after(means.per_used, is_used), where, estimate, adaptation.entropy_weight
+    )
     num_nonfinite = totals.num_nonfinite
     if axes.pool_fn is not None:
         pooled = axes.pool_fn(tf.nest.flatten((gradient, totals)))
         gradient, totals = tf.nest.pack_sequence_as((gradient, totals), pooled)
-    means = means_of(totals)
-    progress = _progress(axes, step, state)
+        means = means_of(totals)
+    progress = _progress(axes, after(means.per_used, step), state)
     learned = _learn(axes, geometry, adaptation, gradient, totals, means, progress)
     adaptation = _select(is_adapting, learned, adaptation)
     log_det = geometry.log_det(adaptation.preconditioner)

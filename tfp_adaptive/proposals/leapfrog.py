@@ -41,17 +41,24 @@ class Trajectory(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """State of the integration after some step; velocity still owes half a kick."""
+    """State of the integration after some step; the velocity still owes that step's kick."""
 
     position: Tensor
     velocity: Tensor
-    gradient: Tensor
+    score: Tensor
     weighted: Tensor
     midpoint: Tensor
     midpoint_score: Tensor
 
 
 _MAX_UNROLLED_STEPS = 2
+
+_ORDER_LIMIT = 2**15
+_ORDER_LIMIT_OF_LOOPS = 2**11
+"""Largest tensors of a target up to which a move is made in order, by time measured with ten chains
+of logistic regressions. With one gradient order saves 10 to 30 % at 250 to 4,000 rows of data, and
+costs 10 % at 5,800; with more gradients XLA has two threads share the larger operations, and order
+costs 5 to 20 % from 270 rows on; it saves 30 % where none is shared."""
 
 
 def leapfrog(
@@ -122,22 +129,27 @@ def _check_lengths(num_leapfrog_steps) -> tuple[int, ...]:
 
 def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move:
     """The move from velocity `start`; `num_steps` is an int, or a tensor of at most `max_steps`."""
-    length = tf.cast(num_steps, start.dtype)
-    gradient = -factor.transpose(state.score)
+    if max_steps == 1:
+        target.order.permit(_ORDER_LIMIT)
+    elif max_steps > _MAX_UNROLLED_STEPS:
+        target.order.permit(_ORDER_LIMIT_OF_LOOPS)
+    position, score = (target.order.after(start[:, 0], x) for x in (state.position, state.score))
     carry = _Carry(
-        position=state.position,
+        position=position,
         velocity=start,
-        gradient=gradient,
-        weighted=length / 2 * gradient,
-        midpoint=state.position,
-        midpoint_score=state.score,
+        score=score,
+        weighted=tf.zeros_like(start),
+        midpoint=position,
+        midpoint_score=score,
     )
-    carry, log_prob, score = _integrate(target, factor, carry, num_steps, max_steps, is_random)
-    end = carry.velocity - carry.gradient / 2
+    carry, log_prob = _integrate(target, factor, carry, num_steps, max_steps, is_random)
+    gradient = -factor.transpose(carry.score)
+    end = carry.velocity - gradient / 2
     kinetic = (chains.squared_norm(end) - chains.squared_norm(start)) / 2
     keeps_velocity = not isinstance(state.velocity, tuple)
+    length = tf.cast(num_steps, start.dtype)
     return Move(
-        proposed=ChainState(carry.position, log_prob, score, end if keeps_velocity else ()),
+        proposed=ChainState(carry.position, log_prob, carry.score, end if keeps_velocity else ()),
         rejected=state._replace(velocity=-start) if keeps_velocity else state,
         energy_change=state.log_prob - log_prob + kinetic,
         midpoint=carry.midpoint,
@@ -145,13 +157,13 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
         curvature=(1 - length**2) / 6,
         num_gradients=num_steps,
         trajectory=Trajectory(
-            start, end, carry.gradient, carry.weighted, length * start - carry.weighted
+            start, end, gradient, carry.weighted, length * start - carry.weighted
         ),
     )
 
 
 def _integrate(target, factor, carry, num_steps, max_steps, is_random):
-    """All steps: (carry, value, score).
+    """All steps: (carry, log-density).
 
     One or two as they are, more as a loop with a static bound, which XLA compiles in less time to a
     program as fast as with the steps written out.
@@ -160,27 +172,29 @@ def _integrate(target, factor, carry, num_steps, max_steps, is_random):
     """
 
     def drift(step, carry):
-        """Pays the kick owed from step `step` - 1 and moves on: (position, velocity)."""
-        is_first = tf.cast(tf.equal(step, 1), carry.velocity.dtype)
-        velocity = carry.velocity - (1 - is_first / 2) * carry.gradient
-        return carry.position + factor.forward(velocity), velocity
-
-    def arrive(step, carry, position, velocity, score):
-        gradient = -factor.transpose(score)
-        remaining = tf.cast(num_steps - step, velocity.dtype)
-        is_midpoint = tf.equal(step, num_steps // 2)
-        return _Carry(
-            position=position,
+        """Pays the kick owed from step `step` - 1 and moves on."""
+        # of the first kick half is paid already
+        share = 1 - tf.cast(tf.equal(step, 1), carry.score.dtype) / 2
+        remaining = tf.cast(num_steps - step + 1, carry.score.dtype)
+        kick = -factor.transpose(share * carry.score)
+        velocity = carry.velocity - kick
+        return carry._replace(
+            position=carry.position + factor.forward(velocity),
             velocity=velocity,
-            gradient=gradient,
-            weighted=carry.weighted + remaining * gradient,
-            midpoint=tf.where(is_midpoint, position, carry.midpoint),
+            weighted=carry.weighted + remaining * kick,
+        )
+
+    def arrive(step, carry, score):
+        is_midpoint = tf.equal(step, num_steps // 2)
+        return carry._replace(
+            score=score,
+            midpoint=tf.where(is_midpoint, carry.position, carry.midpoint),
             midpoint_score=tf.where(is_midpoint, score, carry.midpoint_score),
         )
 
     def body(step, carry):
-        position, velocity = drift(step, carry)
-        return step + 1, arrive(step, carry, position, velocity, target.score(position))
+        carry = drift(step, carry)
+        return step + 1, arrive(step, carry, target.score(carry.position))
 
     if max_steps <= _MAX_UNROLLED_STEPS and not is_random:
         for step in range(1, max_steps):
@@ -189,9 +203,9 @@ def _integrate(target, factor, carry, num_steps, max_steps, is_random):
         _, carry = tf.while_loop(
             lambda step, _: step < num_steps, body, (1, carry), maximum_iterations=max_steps - 1
         )
-    position, velocity = drift(num_steps, carry)
-    log_prob, score = target.value_and_score(position)
-    return arrive(num_steps, carry, position, velocity, score), log_prob, score
+    carry = drift(num_steps, carry)
+    log_prob, score = target.value_and_score(carry.position)
+    return arrive(num_steps, carry, score), log_prob
 
 
 def _pullback(factor, move, energy_weight, position_cotangent) -> Pairs:
