@@ -28,18 +28,56 @@ def depends(tensor, other) -> bool:
     return False
 
 
+@pytest.fixture(autouse=True)
+def devices(monkeypatch):
+    """Nothing but a CPU, whatever there is."""
+    found = [tf.config.PhysicalDevice('/device:CPU:0', 'CPU')]
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda: found)
+    return found
+
+
 @pytest.mark.parametrize('first', [0.0, 1e30, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize('then', [np.float32([np.nan, -np.inf]), np.int32([3, 0]), [True, False]])
 def test_values_stay_as_they_are_whatever_they_wait_for(first, then):
+    then = tf.constant(then)
     wait = tf.function(lambda first, then: permitted().after(first, then), jit_compile=True)
-    found = wait(tf.constant([first, 1.0]), tf.constant(then))
+    found = wait(tf.constant([first, 1.0]), then)
+    assert found.dtype == then.dtype
     np.testing.assert_array_equal(found, then)
+
+
+def test_the_compiler_does_not_see_through_it():
+    @tf.function(jit_compile=True)
+    def wait(x, y):
+        return permitted().after(tf.exp(x), y)
+
+    hlo = wait.experimental_get_compiler_ir(tf.ones([3]), tf.ones([3]))(stage='optimized_hlo')
+    assert 'exponential' in hlo
 
 
 @pytest.mark.parametrize('shapes', [((4,), (4, 3)), ((4,), ()), ((), (4,)), ((4, 3), (4,))])
 def test_shapes_need_not_be_alike(shapes):
-    first, then = (tf.ones(shape) for shape in shapes)
-    assert permitted().after(first, then).shape == then.shape
+    with tf.Graph().as_default():
+        first, then = (tf.ones(shape) for shape in shapes)
+        found = permitted().after(first, then)
+        assert depends(found, first)
+        assert found.shape == then.shape
+
+
+@pytest.mark.parametrize('shapes', [((4,), (2,)), ((4,), (1,)), ((0,), ()), ((3, 4), (4, 4))])
+def test_nothing_waits_for_what_has_another_shape(shapes):
+    with tf.Graph().as_default():
+        first, then = (tf.ones(shape) for shape in shapes)
+        assert permitted().after(first, then) is then
+
+
+def test_nothing_waits_in_eager_mode_or_where_an_accelerator_is_seen(devices):
+    then = tf.ones([2])
+    assert permitted().after(then + 1, then) is then
+    devices.append(tf.config.PhysicalDevice('/device:GPU:0', 'GPU'))
+    with tf.Graph().as_default():
+        then = tf.ones([2])
+        assert permitted().after(then + 1, then) is then
 
 
 @pytest.mark.parametrize(
@@ -128,3 +166,20 @@ def test_products_of_a_step_wait_for_the_velocity_and_for_the_value(
     gradients = [x for x in products if x.op.inputs[0].shape[-1] == num_data]
     assert gradients
     assert any(depends(gradient, value) for gradient in gradients) == gradient_waits
+
+
+def test_what_is_learned_waits_for_the_figures_of_the_step():
+    kernel = tfpa.EntropyAdaptiveHMC(
+        lambda x: -tf.reduce_sum(tf.square(x), -1), num_leapfrog_steps=1, momentum_refreshment=0.6
+    )
+    state = tf.ones([4, 3])
+    results = kernel.bootstrap_results(state)
+    step = tf.function(kernel.one_step, autograph=False)
+    graph = step.get_concrete_function(state, results, tf.zeros([2], tf.int32)).graph
+    kinds = {'MatMul': [], 'RealDiv': []}
+    for operation in graph.get_operations():
+        kinds.setdefault(operation.type, []).append(operation.outputs[0])
+    (learned,) = [x for x in kinds['MatMul'] if x.op.get_attr('transpose_a') and x.shape == [3, 3]]
+    means = [x for x in kinds['RealDiv'] if x.shape == [7]]
+    assert len(means) == 1
+    assert depends(learned, means[0])

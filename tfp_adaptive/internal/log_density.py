@@ -19,7 +19,7 @@ def value_and_gradients(
     Args:
       fn: of the parts.
       parts: of a state.
-      in_order: what the gradient may have to wait in for the value. Default: it waits for nothing.
+      in_order: decides whether the gradient waits for the value. Default: it does not.
 
     Raises:
       TypeError: if the value is not of the parts' floating dtype.

@@ -1,4 +1,4 @@
-"""Order where the data ask for none, so that a step of small operations stays on one thread.
+"""Dependencies that no data ask for, which make independent operations run one after the other.
 
 When XLA on a CPU comes to a product of matrices while anything else is ready to be computed, it
 hands the product to another thread. That takes some five microseconds, several times what a product
@@ -48,22 +48,30 @@ class Order:
         return result
 
     def after(self, first: tf.Tensor, then: tf.Tensor) -> tf.Tensor:
-        """`then`, computed only when `first` is there, if that pays.
+        """`then`, which nothing can use until `first` has been computed, if that pays.
 
         Args:
-          first: floating; its leftmost dimensions are those of `then`, or the other way round.
-          then: what is to wait.
+          first: floating; its leftmost dimensions are those of `then`, or the other way round. If
+            not, nothing waits.
+          then: what is to wait. Its values are never changed.
         """
-        if self._size is None or self._size > self._limit or devices.has_accelerator():
+        if self._size is None or self._size > self._limit:
             return then
-        then = tf.convert_to_tensor(then)
+        if tf.executing_eagerly() or devices.has_accelerator() or not _fit(first, then):
+            return then
         # never, but that is nothing that XLA knows
-        never = tf.greater(first, float('inf'))
+        never = first > float('inf')
         while never.shape.rank < then.shape.rank:
             never = never[..., tf.newaxis]
         while never.shape.rank > then.shape.rank:
             never = never[..., 0]
         return tf.where(never, tf.zeros_like(then), then)
+
+
+def _fit(first, then) -> bool:
+    """Whether the shapes are equal up to the rank of the shorter one, and hold anything."""
+    rank = min(first.shape.rank, then.shape.rank)
+    return bool(first.shape.num_elements()) and first.shape[:rank] == then.shape[:rank]
 
 
 def _largest(operations, inputs) -> int | None:

@@ -135,6 +135,8 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     )
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     is_finite = metropolis.is_finite(transition)
+    # of small targets: the entropy comes after the move, and what is learned after its figures, so
+    # that no product of either is ready together with anything else
     after = target.order.after
     entropy_noise = tf.nest.map_structure(
         lambda x: after(transition.state.log_prob, x), noise.entropy
