@@ -154,21 +154,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     )
     is_used = is_finite & estimate.is_finite
     estimate = _figures_of(is_used, estimate)
-    signal = axes.entropy_weight.signal(transition)
-    # a chain that never had a density cannot move, whatever is learned: it has no say
-    is_alive = tf.math.is_finite(state.log_prob)
-    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
-    totals = over_chains(
-        state.position.dtype,
-        num_used=is_used,
-        num_lost=is_alive & ~is_finite,
-        num_alive=is_alive,
-        accept_prob=metropolis.accept_prob(transition),
-        acceptance_signal=chains.keep(is_alive, signal),
-        objective=chains.keep(is_used, _objective_statistic(axes, state, move)),
-        penalty=estimate.penalty,
-        log_det=estimate.log_det + log_volume,
-    )
+    totals = _totals(axes, state, move, transition, is_used, estimate)
     means = means_of(totals)
     gradient, num_products = geometry.gradient(
         slopes, after(means.per_used, is_used), where, estimate, adaptation.entropy_weight
@@ -191,6 +177,25 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
         num_nonfinite=info.num_nonfinite + num_nonfinite,
     )
     return transition, adaptation, info
+
+
+def _totals(axes, state, move, transition, is_used, estimate):
+    """What all chains of this replica have to say, summed."""
+    # a chain that never had a density cannot move, whatever is learned: it has no say
+    is_alive = tf.math.is_finite(state.log_prob)
+    signal = axes.entropy_weight.signal(transition)
+    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
+    return over_chains(
+        state.position.dtype,
+        num_used=is_used,
+        num_lost=is_alive & ~metropolis.is_finite(transition),
+        num_alive=is_alive,
+        accept_prob=metropolis.accept_prob(transition),
+        acceptance_signal=chains.keep(is_alive, signal),
+        objective=chains.keep(is_used, _objective_statistic(axes, state, move)),
+        penalty=estimate.penalty,
+        log_det=estimate.log_det + log_volume,
+    )
 
 
 def _figures_of(is_used, estimate):
