@@ -1,0 +1,326 @@
+"""The first stage of a warm-up: every chain goes from where it starts to the typical set.
+
+Each chain descends U = -log pi by L-BFGS. On its way it fits a Gaussian to the curvature that it
+has met, N(q, H) at each iterate q, and keeps the one whose evidence bound
+
+    ELBO = E log pi(q + z) + log det(H) / 2 + constant,    z ~ N(0, H)
+
+is the largest, as Pathfinder does (Zhang, Carpenter, Gelman & Vehtari 2022): the end of the descent
+where the density has a mode with a volume around it, and a place before the end where the descent
+runs into a spike without volume. The chain then starts from a draw of that Gaussian.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains, lbfgs, random
+from tfp_adaptive.typing import LogDensity, Tensor
+
+_NUM_PAIRS = 8
+_NUM_DRAWS = 4
+_DECREASE, _SLOPE_LEFT = 1e-4, 0.9
+"""A step is taken if it descends by this share of what its slope promises, and leaves at most that
+share of the slope (the weak Wolfe conditions)."""
+_GROWTH = 4.0
+_MAX_TRIALS = 30
+_RESOLUTION = 10
+_CONVERGED = 0.01
+_FLAT_STEPS = 4
+"""Nats: a descent ends after so many steps in a row that promise less by their quadratic model. A
+single one does not count: where scales differ by much, the model learns the wide ones last."""
+_LOST = 10.0
+"""Nats: a chain is lost if its log-density lies this and D below the best, and its evidence bound
+this below the best bound."""
+_WIDTHS = (1.0, 0.5, 0.2, 0.05)
+
+
+class Arrival(NamedTuple):
+    """Where the chains are, and what it took.
+
+    Attributes:
+      position: [C, D].
+      has_moved: [C] bool; a chain that started in the typical set stays.
+      is_restarted: [C] bool; it was lost, and starts from a draw of another chain's Gaussian.
+      num_gradients: scalar int32, gradients a chain took.
+      num_values: scalar int32, log-densities without gradient a chain took.
+    """
+
+    position: Tensor
+    has_moved: Tensor
+    is_restarted: Tensor
+    num_gradients: Tensor
+    num_values: Tensor
+
+
+class _Descent(NamedTuple):
+    """A descent of U under way, every field [C, ...]."""
+
+    position: Tensor
+    potential: Tensor
+    gradient: Tensor
+    """Of U, [C, D]."""
+    memory: lbfgs.Memory
+    direction: Tensor
+    slope: Tensor
+    """Derivative of U along the direction; negative."""
+    length: Tensor
+    """The step along the direction that is tried next."""
+    too_short: Tensor
+    """The longest step known to leave too much of the slope; 0 before there is one."""
+    too_long: Tensor
+    """The shortest step known not to descend enough; infinite before there is one."""
+    num_trials: Tensor
+
+
+class _Gaussian(NamedTuple):
+    """The best Gaussian of a path so far, every field [C, ...]."""
+
+    centre: Tensor
+    log_prob: Tensor
+    memory: lbfgs.Memory
+    bound: Tensor
+
+
+class _Path(NamedTuple):
+    """All descents under way."""
+
+    descent: _Descent
+    best: _Gaussian
+    num_flat: Tensor
+    """Steps in a row that promised less than `_CONVERGED`."""
+    is_done: Tensor
+    num_gradients: Tensor
+    num_values: Tensor
+
+
+def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Tensor) -> Arrival:
+    """Moves chains to the typical set.
+
+    A chain stays where it is if its log-density there is what a draw's would be, and also if no
+    Gaussian with a finite evidence bound was met. Chains in a mode that has neither the density nor
+    the evidence of the others are started from the others.
+
+    Args:
+      target: on packed positions.
+      position: [C, D], where the log-density is finite.
+      seed: int32 [2].
+      max_gradients: most gradients a chain may take, a scalar int32.
+
+    Returns:
+      An `Arrival`.
+
+    Reference: L. Zhang, B. Carpenter, A. Gelman, A. Vehtari. Pathfinder: parallel quasi-Newton
+    variational inference. JMLR 23, 2022, algorithms 1 to 4.
+    """
+    path_seed, draw_seed, donor_seed = random.split(seed, 3)
+
+    def goes_on(path):
+        return (path.num_gradients < max_gradients) & ~tf.reduce_all(path.is_done)
+
+    def step(path):
+        return (_step(target, path, random.fold_in(path_seed, path.num_gradients)),)
+
+    start = _begin(target, position)
+    (path,) = tf.while_loop(goes_on, step, (start,))
+    here, best = -start.descent.potential, path.best
+    width = _spread(position)
+    has_moved = tf.math.is_finite(best.bound) & (here < best.log_prob - width)
+    best = best._replace(
+        centre=chains.where(has_moved, best.centre, position),
+        log_prob=tf.where(has_moved, best.log_prob, here),
+    )
+    donor, is_restarted = _donors(best, donor_seed)
+    best = tf.nest.map_structure(lambda x: tf.gather(x, donor), best)
+    moved, num_values = _draw_near(target, best, width, draw_seed)
+    has_moved |= is_restarted
+    return Arrival(
+        position=chains.where(has_moved, moved, position),
+        has_moved=has_moved,
+        is_restarted=is_restarted,
+        num_gradients=path.num_gradients,
+        num_values=path.num_values + num_values,
+    )
+
+
+def _begin(target, position):
+    log_prob, score = target.value_and_score(position)
+    length = tf.sqrt(chains.squared_norm(score))
+    one = tf.ones_like(log_prob)
+    # the first step tried is of length 1 in unconstrained coordinates
+    memory = lbfgs.empty(position, 1 / tf.where(length > 0, length, one), _NUM_PAIRS)
+    direction = memory.scale[:, tf.newaxis] * score
+    return _Path(
+        descent=_Descent(
+            position=position,
+            potential=-log_prob,
+            gradient=-score,
+            memory=memory,
+            direction=direction,
+            slope=-chains.sum_of_row(score * direction),
+            length=one,
+            too_short=tf.zeros_like(one),
+            too_long=one * np.inf,
+            num_trials=tf.zeros_like(one, tf.int32),
+        ),
+        best=_Gaussian(position, log_prob, memory, -one * np.inf),
+        num_flat=tf.zeros_like(one, tf.int32),
+        is_done=~(tf.math.is_finite(length) & (length > 0)),
+        num_gradients=tf.constant(1),
+        num_values=tf.constant(0),
+    )
+
+
+def _step(target, path, seed):
+    """One gradient: a trial of the line search, and a new direction where it succeeds."""
+    now = path.descent
+    trial = now.position + now.length[:, tf.newaxis] * now.direction
+    log_prob, score = target.value_and_score(trial)
+    potential, gradient = -log_prob, -score
+    noise = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps * tf.abs(now.potential)
+    is_last = now.num_trials >= _MAX_TRIALS
+    is_long = ~(potential <= now.potential + _DECREASE * now.length * now.slope + noise)
+    is_short = chains.sum_of_row(gradient * now.direction) < _SLOPE_LEFT * now.slope
+    is_short &= ~is_long & ~is_last
+    is_taken = ~is_long & ~is_short
+    descent = lbfgs.select(
+        is_taken,
+        _turn(now, trial, potential, gradient, is_taken),
+        _search(now, is_long, is_short),
+    )
+    # where not even a short step descends, once more along the gradient, and then no more
+    is_stuck = is_long & is_last
+    descent = lbfgs.select(is_stuck, _steepest(now), descent)
+    is_flat = is_taken & (-descent.slope / 2 < tf.maximum(noise, _CONVERGED))
+    num_flat = tf.where(is_flat, path.num_flat + 1, tf.where(is_taken, 0, path.num_flat))
+    has_no_memory = tf.reduce_all(now.memory.curvature <= 0, axis=-1)
+    is_over = (num_flat >= _FLAT_STEPS) | (is_stuck & has_no_memory)
+    candidate, num_values = _fit(target, descent, seed)
+    better = is_taken & ~path.is_done & (candidate.bound > path.best.bound)
+    return _Path(
+        descent=lbfgs.select(path.is_done, now, descent),
+        best=lbfgs.select(better, candidate, path.best),
+        num_flat=num_flat,
+        is_done=path.is_done | is_over,
+        num_gradients=path.num_gradients + 1,
+        num_values=path.num_values + num_values,
+    )
+
+
+def _turn(now, position, potential, gradient, is_taken):
+    """At a new iterate: a pair more, and the direction that it gives."""
+    memory = lbfgs.push(now.memory, is_taken, position - now.position, gradient - now.gradient)
+    direction = -lbfgs.product(memory, gradient)
+    one = tf.ones_like(potential)
+    return now._replace(
+        position=position,
+        potential=potential,
+        gradient=gradient,
+        memory=memory,
+        direction=direction,
+        slope=chains.sum_of_row(gradient * direction),
+        length=one,
+        too_short=tf.zeros_like(one),
+        too_long=one * np.inf,
+        num_trials=tf.zeros_like(now.num_trials),
+    )
+
+
+def _search(now, is_long, is_short):
+    """The next length to try: longer, between the two bounds, or much shorter."""
+    too_long = tf.where(is_long, now.length, now.too_long)
+    too_short = tf.where(is_short, now.length, now.too_short)
+    between = (too_short + too_long) / 2
+    length = tf.where(tf.math.is_inf(too_long), _GROWTH * too_short, between)
+    length = tf.where(too_short > 0, length, too_long / _GROWTH)
+    return now._replace(
+        length=length, too_short=too_short, too_long=too_long, num_trials=now.num_trials + 1
+    )
+
+
+def _steepest(now):
+    """The same place with an empty memory, as at the start."""
+    length = tf.sqrt(chains.squared_norm(now.gradient))
+    memory = lbfgs.empty(now.position, tf.math.divide_no_nan(now.length, length), _NUM_PAIRS)
+    direction = -memory.scale[:, tf.newaxis] * now.gradient
+    one = tf.ones_like(length)
+    return now._replace(
+        memory=memory,
+        direction=direction,
+        slope=chains.sum_of_row(now.gradient * direction),
+        length=one,
+        too_short=tf.zeros_like(one),
+        too_long=one * np.inf,
+        num_trials=tf.zeros_like(now.num_trials),
+    )
+
+
+def _fit(target, descent, seed):
+    """The Gaussian of the curvature met so far and its bound; log-densities that it took."""
+
+    def add(index, total):
+        z = _normal(descent.memory, random.fold_in(seed, index))
+        return index + 1, total + target.value(descent.position + z)
+
+    _, total = tf.while_loop(
+        lambda index, _: index < _NUM_DRAWS,
+        add,
+        (tf.constant(0), tf.zeros_like(descent.potential)),
+        maximum_iterations=_NUM_DRAWS,
+    )
+    bound = total / _NUM_DRAWS + lbfgs.log_det(descent.memory) / 2
+    bound = tf.where(tf.math.is_finite(bound), bound, -np.inf * tf.ones_like(bound))
+    return _Gaussian(descent.position, -descent.potential, descent.memory, bound), _NUM_DRAWS
+
+
+def _normal(memory, seed):
+    """A draw from N(0, H) for every chain."""
+    seeds = random.split(seed, 2)
+    num_chains, num_pairs, num_dims = tf.unstack(tf.shape(memory.steps))
+    normal = random.normal([num_chains, num_dims], seeds[0], memory.scale.dtype)
+    of_pairs = random.normal([num_chains, num_pairs], seeds[1], memory.scale.dtype)
+    return lbfgs.draw(
+        memory,
+        tf.ensure_shape(normal, memory.steps[:, 0].shape),
+        tf.ensure_shape(of_pairs, memory.curvature.shape),
+    )
+
+
+def _spread(position):
+    """Nats below the mode within which draws of a Gaussian lie: D / 2, and four deviations."""
+    num_dims = position.shape[-1]
+    return num_dims / 2 + 4 * (num_dims / 2) ** 0.5 + 3
+
+
+def _donors(best, seed):
+    """(index of the chain that each starts from [C], whether that is another)."""
+    num_dims = best.centre.shape[-1]
+    is_low = best.log_prob < tf.reduce_max(best.log_prob) - (_LOST + num_dims)
+    is_lost = is_low & (best.bound < tf.reduce_max(best.bound) - _LOST)
+    can_give = tf.math.is_finite(best.bound) & ~is_lost
+    own = tf.range(chains.count(best.bound))
+    order = random.uniform([chains.count(best.bound)] * 2, seed, best.bound.dtype)
+    donor = tf.argmax(
+        tf.where(can_give, order, -tf.ones_like(order)), axis=-1, output_type=tf.int32
+    )
+    is_restarted = is_lost & tf.reduce_any(can_give)
+    return tf.where(is_restarted, donor, own), is_restarted
+
+
+def _draw_near(target, best, width, seed):
+    """A draw of each Gaussian, nearer to its centre where the density is lower than a draw's."""
+    z = _normal(best.memory, seed)
+
+    def draw(index, position, is_placed):
+        trial = best.centre + tf.gather(tf.constant(_WIDTHS, z.dtype), index) * z
+        fits = target.value(trial) >= best.log_prob - width
+        return index + 1, chains.where(fits & ~is_placed, trial, position), is_placed | fits
+
+    _, position, _ = tf.while_loop(
+        lambda index, *_: index < len(_WIDTHS),
+        draw,
+        (tf.constant(0), best.centre, tf.zeros_like(best.bound, tf.bool)),
+        maximum_iterations=len(_WIDTHS),
+    )
+    return position, len(_WIDTHS)
