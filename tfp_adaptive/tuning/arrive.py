@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import chains, lbfgs, random
 from tfp_adaptive.typing import LogDensity, Tensor
 
+_MAX_GRADIENTS = 10_000
 _NUM_PAIRS = 8
 _NUM_DRAWS = 4
 _DECREASE, _SLOPE_LEFT = 1e-4, 0.9
@@ -88,6 +89,8 @@ class _Path(NamedTuple):
 
     descent: _Descent
     best: _Gaussian
+    start: Tensor
+    """Log-density where the chains started."""
     num_flat: Tensor
     """Steps in a row that promised less than `_CONVERGED`."""
     is_done: Tensor
@@ -106,7 +109,7 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
       target: on packed positions.
       position: [C, D], where the log-density is finite.
       seed: int32 [2].
-      max_gradients: most gradients a chain may take, a scalar int32.
+      max_gradients: most gradients a chain may take, a scalar int32; 10,000 at most.
 
     Returns:
       An `Arrival`.
@@ -116,15 +119,18 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     """
     path_seed, draw_seed, donor_seed = random.split(seed, 3)
 
-    def goes_on(path):
+    def goes_on(path, _):
         return (path.num_gradients < max_gradients) & ~tf.reduce_all(path.is_done)
 
-    def step(path):
-        return (_step(target, path, random.fold_in(path_seed, path.num_gradients)),)
+    def step(path, seed):
+        path = _step(target, path, random.fold_in(seed, path.num_gradients))
+        return path, _varying(seed)
 
-    start = _begin(target, position)
-    (path,) = tf.while_loop(goes_on, step, (start,))
-    here, best = -start.descent.potential, path.best
+    # a density that holds a loop of its own can be differentiated in a bounded loop alone
+    path, _ = tf.while_loop(
+        goes_on, step, (_begin(position), path_seed), maximum_iterations=_MAX_GRADIENTS
+    )
+    here, best = path.start, path.best
     width = _spread(position)
     has_moved = tf.math.is_finite(best.bound) & (here < best.log_prob - width)
     best = best._replace(
@@ -144,30 +150,29 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     )
 
 
-def _begin(target, position):
-    log_prob, score = target.value_and_score(position)
-    length = tf.sqrt(chains.squared_norm(score))
-    one = tf.ones_like(log_prob)
-    # the first step tried is of length 1 in unconstrained coordinates
-    memory = lbfgs.empty(position, 1 / tf.where(length > 0, length, one), _NUM_PAIRS)
-    direction = memory.scale[:, tf.newaxis] * score
+def _begin(position):
+    """A step of length zero, which takes the first gradient within the loop."""
+    zero = tf.zeros_like(position[:, 0])
+    memory = lbfgs.empty(position, zero, _NUM_PAIRS)
+    still = tf.zeros_like(position)
     return _Path(
         descent=_Descent(
             position=position,
-            potential=-log_prob,
-            gradient=-score,
+            potential=zero + np.inf,
+            gradient=still,
             memory=memory,
-            direction=direction,
-            slope=-chains.sum_of_row(score * direction),
-            length=one,
-            too_short=tf.zeros_like(one),
-            too_long=one * np.inf,
-            num_trials=tf.zeros_like(one, tf.int32),
+            direction=still,
+            slope=zero,
+            length=zero,
+            too_short=zero,
+            too_long=zero + np.inf,
+            num_trials=tf.zeros_like(zero, tf.int32),
         ),
-        best=_Gaussian(position, log_prob, memory, -one * np.inf),
-        num_flat=tf.zeros_like(one, tf.int32),
-        is_done=~(tf.math.is_finite(length) & (length > 0)),
-        num_gradients=tf.constant(1),
+        best=_Gaussian(position, zero, memory, zero - np.inf),
+        start=zero,
+        num_flat=tf.zeros_like(zero, tf.int32),
+        is_done=tf.zeros_like(zero, tf.bool),
+        num_gradients=tf.constant(0),
         num_values=tf.constant(0),
     )
 
@@ -178,7 +183,9 @@ def _step(target, path, seed):
     trial = now.position + now.length[:, tf.newaxis] * now.direction
     log_prob, score = target.value_and_score(trial)
     potential, gradient = -log_prob, -score
-    noise = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps * tf.abs(now.potential)
+    is_first = tf.equal(path.num_gradients, 0)
+    size = tf.where(is_first, tf.zeros_like(potential), tf.abs(now.potential))
+    noise = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps * size
     is_last = now.num_trials >= _MAX_TRIALS
     is_long = ~(potential <= now.potential + _DECREASE * now.length * now.slope + noise)
     is_short = chains.sum_of_row(gradient * now.direction) < _SLOPE_LEFT * now.slope
@@ -201,6 +208,7 @@ def _step(target, path, seed):
     return _Path(
         descent=lbfgs.select(path.is_done, now, descent),
         best=lbfgs.select(better, candidate, path.best),
+        start=tf.where(is_first, log_prob, path.start),
         num_flat=num_flat,
         is_done=path.is_done | is_over,
         num_gradients=path.num_gradients + 1,
@@ -211,6 +219,10 @@ def _step(target, path, seed):
 def _turn(now, position, potential, gradient, is_taken):
     """At a new iterate: a pair more, and the direction that it gives."""
     memory = lbfgs.push(now.memory, is_taken, position - now.position, gradient - now.gradient)
+    # before there is a pair, the step to try is of length 1 in unconstrained coordinates
+    length = tf.sqrt(chains.squared_norm(gradient))
+    unit = tf.math.reciprocal(tf.where(length > 0, length, tf.ones_like(length)))
+    memory = memory._replace(scale=tf.where(memory.scale > 0, memory.scale, unit))
     direction = -lbfgs.product(memory, gradient)
     one = tf.ones_like(potential)
     return now._replace(
@@ -259,14 +271,14 @@ def _steepest(now):
 def _fit(target, descent, seed):
     """The Gaussian of the curvature met so far and its bound; log-densities that it took."""
 
-    def add(index, total):
+    def add(index, total, seed):
         z = _normal(descent.memory, random.fold_in(seed, index))
-        return index + 1, total + target.value(descent.position + z)
+        return index + 1, total + target.value(descent.position + z), _varying(seed)
 
-    _, total = tf.while_loop(
-        lambda index, _: index < _NUM_DRAWS,
+    _, total, _ = tf.while_loop(
+        lambda index, *_: index < _NUM_DRAWS,
         add,
-        (tf.constant(0), tf.zeros_like(descent.potential)),
+        (tf.constant(0), tf.zeros_like(descent.potential), seed),
         maximum_iterations=_NUM_DRAWS,
     )
     bound = total / _NUM_DRAWS + lbfgs.log_det(descent.memory) / 2
@@ -312,15 +324,25 @@ def _draw_near(target, best, width, seed):
     """A draw of each Gaussian, nearer to its centre where the density is lower than a draw's."""
     z = _normal(best.memory, seed)
 
-    def draw(index, position, is_placed):
+    def draw(index, position, is_placed, z):
         trial = best.centre + tf.gather(tf.constant(_WIDTHS, z.dtype), index) * z
         fits = target.value(trial) >= best.log_prob - width
-        return index + 1, chains.where(fits & ~is_placed, trial, position), is_placed | fits
+        position = chains.where(fits & ~is_placed, trial, position)
+        return index + 1, position, is_placed | fits, _varying(z)
 
-    _, position, _ = tf.while_loop(
+    _, position, *_ = tf.while_loop(
         lambda index, *_: index < len(_WIDTHS),
         draw,
-        (tf.constant(0), best.centre, tf.zeros_like(best.bound, tf.bool)),
+        (tf.constant(0), best.centre, tf.zeros_like(best.bound, tf.bool), z),
         maximum_iterations=len(_WIDTHS),
     )
     return position, len(_WIDTHS)
+
+
+def _varying(x):
+    """The same value, which XLA cannot see to be that of the round before.
+
+    XLA takes all that an auto-batched density is computed from, and that does not vary in a loop,
+    for a constant of the program, and would compile anew for every seed.
+    """
+    return x + tf.zeros([], x.dtype)
