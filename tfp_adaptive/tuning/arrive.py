@@ -311,13 +311,14 @@ def _donors(best, seed):
     is_low = best.log_prob < tf.reduce_max(best.log_prob) - (_LOST + num_dims)
     is_lost = is_low & (best.bound < tf.reduce_max(best.bound) - _LOST)
     can_give = tf.math.is_finite(best.bound) & ~is_lost
-    own = tf.range(chains.count(best.bound))
-    order = random.uniform([chains.count(best.bound)] * 2, seed, best.bound.dtype)
-    donor = tf.argmax(
-        tf.where(can_give, order, -tf.ones_like(order)), axis=-1, output_type=tf.int32
-    )
+    num_chains = chains.count(best.bound)
+    # the giver number k of those that can give, k uniform
+    count = tf.cumsum(tf.cast(can_give, tf.int32))
+    choice = random.uniform([num_chains], seed, best.bound.dtype)
+    choice = tf.cast(choice * tf.cast(count[-1], choice.dtype), tf.int32)
+    donor = tf.reduce_sum(tf.cast(count <= choice[:, tf.newaxis], tf.int32), axis=-1)
     is_restarted = is_lost & tf.reduce_any(can_give)
-    return tf.where(is_restarted, donor, own), is_restarted
+    return tf.where(is_restarted, donor, tf.range(num_chains)), is_restarted
 
 
 def _draw_near(target, best, width, seed):
