@@ -72,8 +72,6 @@ class LogDensity(NamedTuple):
     """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
     event: Event
     """The parts that D is made of."""
-    order: Any
-    """`internal.order.Order`: what waits for what in the step that this log-density is made for."""
 
 
 class LinearMap(NamedTuple):
@@ -172,6 +170,9 @@ class Proposal(NamedTuple):
     """Whether a move starts from the velocity of the current state."""
     learning: 'Proposal | None' = None
     """The same proposal recording what `pullback` needs, where that costs gradients of its own."""
+    sequence_limit: int = 0
+    """Elements of the largest tensor of a target up to which a move is faster if the log-density is
+    computed before its gradient; see `internal.in_sequence`."""
 
 
 class Objective(NamedTuple):
@@ -297,3 +298,5 @@ class Sampler(NamedTuple):
     """Whether the chain state carries the score."""
     uses_velocity: bool = False
     """Whether the chain state carries a velocity."""
+    sequence_limit: int = 0
+    """`Proposal.sequence_limit` of the moves it makes."""
