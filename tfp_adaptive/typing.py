@@ -1,7 +1,7 @@
 """The records every axis is written in, and the tuples that flow between them.
 
 A sampler is a pure step over explicit state, assembled from interchangeable axes. An axis is a
-record of pure functions; this page is the one place that says what each of them takes and gives.
+record of pure functions, whose arguments and results are documented here.
 
 Notation (shapes: C chains, D event size after packing, L leapfrog steps):
     U = -log pi       potential;  s = grad log pi = -grad U, the score
@@ -163,7 +163,7 @@ class Proposal(NamedTuple):
     pullback: Callable[[LinearMap, Move, Tensor, Any], Pairs]
     """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs, every group
     [C, D]: the derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held
-    constant. Rows of chains that lost their move may hold anything; they are left out later."""
+    constant. Rows whose Delta is not finite may hold anything; they are set to zero later."""
     uses_score: bool = True
     """Whether a move starts from the score of the current state."""
     uses_velocity: bool = False
@@ -171,16 +171,15 @@ class Proposal(NamedTuple):
     learning: 'Proposal | None' = None
     """The same proposal recording what `pullback` needs, where that costs gradients of its own."""
     sequence_limit: int = 0
-    """Elements of the largest tensor of a target up to which a move is faster if the log-density is
-    computed before its gradient; see `internal.in_sequence`."""
+    """Size of a target up to which `internal.in_sequence` makes a move faster."""
 
 
 class Objective(NamedTuple):
     """What a good move is, as a loss per chain to be minimised."""
 
     loss: Callable[..., Tensor]
-    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C], that of a chain
-    from its own row alone; rows of chains that lost their move may hold anything."""
+    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C], each from its own
+    row alone; rows whose energy change is not finite may hold anything."""
     uses_entropy: bool = True
     """Whether an entropy term belongs beside the loss."""
     init: Callable[[Any], Any] = lambda dtype: ()
@@ -221,8 +220,8 @@ class Entropy(NamedTuple):
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
     """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
-    D x, `probe_fn` is `Preconditioner.probe`. Chains that lost their move, or are not finite, are
-    struck out of it afterwards."""
+    D x, `probe_fn` is `Preconditioner.probe`. Chains whose move or estimate is not finite are
+    removed from it afterwards."""
 
 
 class Optimizer(NamedTuple):
@@ -258,10 +257,9 @@ class Transition(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What an observer wants to know of a run; no step depends on it.
+    """Diagnostics of a run, on which no step depends; counts are totals since the bootstrap.
 
-    Counts are totals since the kernel was bootstrapped. A frozen kernel estimates no entropy and
-    leaves those fields as empty tuples.
+    A frozen kernel estimates no entropy and leaves those fields as empty tuples.
     """
 
     accept_prob: Tensor

@@ -54,7 +54,7 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
                 loss = objective.loss(inputs[0], state.position, inputs[1], objective_state)
             weight, cotangent = tape.gradient(loss, inputs)
             weight = tf.zeros_like(inputs[0]) if weight is None else weight
-            # chains first meet in the product of the pairs: it is enough to leave some out there
+            # rows of different chains are first combined below, so here is where to remove some
             pairs = proposal.pullback(factor, move, weight, cotangent)
             pairs = outer_products.keep(is_used, pairs)
             # one product for all pairs

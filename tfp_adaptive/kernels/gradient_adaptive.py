@@ -26,7 +26,7 @@ from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.geometry import Geometry, Midpoint, check_preconditioner, make_geometry
 from tfp_adaptive.kernels.totals import means as means_of
-from tfp_adaptive.kernels.totals import over_chains
+from tfp_adaptive.kernels.totals import totals_of
 from tfp_adaptive.typing import (
     ChainState,
     Controller,
@@ -183,7 +183,7 @@ def _learn(axes, geometry, start, move, slopes, transition, info):
     gradient, num_products = geometry.gradient(
         slopes, is_used, midpoint, entropy, adaptation.entropy_weight
     )
-    own = _totals(axes, start.state, move, transition, is_used, entropy)
+    own = totals_of(axes, start.state, move, transition, is_used, entropy)
     gradient, totals = _pool(axes, gradient, own)
     means = means_of(totals)
     learned = _update(axes, geometry, start, gradient, totals, means)
@@ -245,25 +245,6 @@ def _estimate_entropy(axes, geometry, start, move, transition, midpoint):
     return estimate, is_used
 
 
-def _totals(axes, state, move, transition, is_used, entropy):
-    """Sums over the chains of this replica."""
-    # a chain whose start has no density can never move: it counts in no mean but the acceptance
-    is_alive = tf.math.is_finite(state.log_prob)
-    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
-    statistic = axes.objective.statistic(move.energy_change, state.position, move.proposed.position)
-    return over_chains(
-        state.position.dtype,
-        num_used=is_used,
-        num_lost=is_alive & ~metropolis.is_finite(transition),
-        num_alive=is_alive,
-        accept_prob=metropolis.accept_prob(transition),
-        acceptance_signal=chains.keep(is_alive, axes.entropy_weight.signal(transition)),
-        objective=chains.keep(is_used, statistic),
-        penalty=entropy.penalty,
-        log_det=entropy.log_det + log_volume,
-    )
-
-
 def _pool(axes, gradient, totals):
     """The sums over all replicas."""
     if axes.pool_fn is None:
@@ -308,14 +289,10 @@ def _descend(axes, geometry, start, gradient, means):
         return axes.optimizer.condition(slope, beta)
 
     slope = tf.nest.map_structure(slope_of, gradient, geometry.log_det_gradient(parameters))
-    tangent, optimizer = axes.optimizer.update(slope, optimizer, _progress(axes, start))
+    num_steps = tf.maximum(axes.num_adaptation_steps, 1)
+    progress = tf.cast(start.step, beta.dtype) / tf.cast(num_steps, beta.dtype)
+    tangent, optimizer = axes.optimizer.update(slope, optimizer, progress)
     return geometry.retract(parameters, tangent), optimizer
-
-
-def _progress(axes, start):
-    """Fraction of the adaptation that is over."""
-    dtype = start.state.position.dtype
-    return tf.cast(start.step, dtype) / tf.cast(tf.maximum(axes.num_adaptation_steps, 1), dtype)
 
 
 def _select(condition, new, old):

@@ -42,7 +42,10 @@ class Trajectory(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """State of the integration after some step, whose kick velocity and weights still owe."""
+    """State of the integration after a step, before the kick at its end.
+
+    The velocity and the weighted sum of gradients do not contain that kick yet.
+    """
 
     position: Tensor
     velocity: Tensor
@@ -174,15 +177,15 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
 def _integrate(target, factor, carry, num_steps, max_steps, is_random):
     """All steps: (carry, log-density).
 
-    One or two as they are, more as a loop with a static bound, which XLA compiles in less time to a
-    program as fast as with the steps written out.
+    One or two steps are written out. More become a loop with a static bound, which compiles faster
+    and runs as fast.
 
     Only the last step needs the log-density, which often costs half as much as its gradient.
     """
 
     def drift(step, carry):
-        """Pays the kick owed from step `step` - 1 and moves on."""
-        # of the first kick half is paid already
+        """The kick after step `step` - 1, and the new position."""
+        # at the start half a kick, between steps the two halves of a whole one
         share = 1 - tf.cast(tf.equal(step, 1), carry.score.dtype) / 2
         remaining = tf.cast(num_steps - step + 1, carry.score.dtype)
         kick = -factor.transpose(share * carry.score)
