@@ -34,8 +34,8 @@ def make_arrival(
     """How a kernel gets to its first position.
 
     Chains of gradient-adaptive kernels go to the typical set first. They may take a quarter as many
-    gradients as the warm-up has steps. With less than a hundred steps of warm-up they stay where they
-    are, and so do the chains of other kernels.
+    gradients as the warm-up has steps. With less than a hundred steps of warm-up they stay where
+    they are, and so do the chains of other kernels.
 
     Args:
       kernel: the one that warms up.
