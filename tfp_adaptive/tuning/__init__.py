@@ -1,0 +1,1 @@
+"""Parts of a warm-up that stand beside the learning of a kernel."""
