@@ -16,16 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, lbfgs, random
+from tfp_adaptive.tuning import descent
 from tfp_adaptive.typing import LogDensity, Tensor
 
 _MAX_GRADIENTS = 10_000
 _NUM_PAIRS = 8
 _NUM_DRAWS = 4
-_DECREASE, _SLOPE_LEFT = 1e-4, 0.9
-"""A step is taken if it descends by this share of what its slope promises, and leaves at most that
-share of the slope (the weak Wolfe conditions)."""
-_GROWTH = 4.0
-_MAX_TRIALS = 30
 _RESOLUTION = 10
 _CONVERGED = 0.01
 _FLAT_STEPS = 4
@@ -55,26 +51,6 @@ class Arrival(NamedTuple):
     num_values: Tensor
 
 
-class _Descent(NamedTuple):
-    """A descent of U under way, every field [C, ...]."""
-
-    position: Tensor
-    potential: Tensor
-    gradient: Tensor
-    """Of U, [C, D]."""
-    memory: lbfgs.Memory
-    direction: Tensor
-    slope: Tensor
-    """Derivative of U along the direction; negative."""
-    length: Tensor
-    """The step along the direction that is tried next."""
-    too_short: Tensor
-    """The longest step known to leave too much of the slope; 0 before there is one."""
-    too_long: Tensor
-    """The shortest step known not to descend enough; infinite before there is one."""
-    num_trials: Tensor
-
-
 class _Gaussian(NamedTuple):
     """The best Gaussian of a path so far, every field [C, ...]."""
 
@@ -87,7 +63,7 @@ class _Gaussian(NamedTuple):
 class _Path(NamedTuple):
     """All descents under way."""
 
-    descent: _Descent
+    descent: descent.Descent
     best: _Gaussian
     start: Tensor
     """Log-density where the chains started."""
@@ -153,22 +129,10 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
 def _begin(position):
     """A step of length zero, which takes the first gradient within the loop."""
     zero = tf.zeros_like(position[:, 0])
-    memory = lbfgs.empty(position, zero, _NUM_PAIRS)
-    still = tf.zeros_like(position)
+    first = descent.begin(position, zero, _NUM_PAIRS)
     return _Path(
-        descent=_Descent(
-            position=position,
-            potential=zero + np.inf,
-            gradient=still,
-            memory=memory,
-            direction=still,
-            slope=zero,
-            length=zero,
-            too_short=zero,
-            too_long=zero + np.inf,
-            num_trials=tf.zeros_like(zero, tf.int32),
-        ),
-        best=_Gaussian(position, zero, memory, zero - np.inf),
+        descent=first,
+        best=_Gaussian(position, zero, first.memory, zero - np.inf),
         start=zero,
         num_flat=tf.zeros_like(zero, tf.int32),
         is_done=tf.zeros_like(zero, tf.bool),
@@ -186,27 +150,14 @@ def _step(target, path, seed):
     is_first = tf.equal(path.num_gradients, 0)
     size = tf.where(is_first, tf.zeros_like(potential), tf.abs(now.potential))
     noise = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps * size
-    is_last = now.num_trials >= _MAX_TRIALS
-    is_long = ~(potential <= now.potential + _DECREASE * now.length * now.slope + noise)
-    is_short = chains.sum_of_row(gradient * now.direction) < _SLOPE_LEFT * now.slope
-    is_short &= ~is_long & ~is_last
-    is_taken = ~is_long & ~is_short
-    descent = lbfgs.select(
-        is_taken,
-        _turn(now, trial, potential, gradient, is_taken),
-        _search(now, is_long, is_short),
-    )
-    # where not even a short step descends, once more along the gradient, and then no more
-    is_stuck = is_long & is_last
-    descent = lbfgs.select(is_stuck, _steepest(now), descent)
-    is_flat = is_taken & (-descent.slope / 2 < tf.maximum(noise, _CONVERGED))
+    after, is_taken, is_stuck = descent.advance(now, trial, potential, gradient, noise)
+    is_flat = is_taken & (-after.slope / 2 < tf.maximum(noise, _CONVERGED))
     num_flat = tf.where(is_flat, path.num_flat + 1, tf.where(is_taken, 0, path.num_flat))
-    has_no_memory = tf.reduce_all(now.memory.curvature <= 0, axis=-1)
-    is_over = (num_flat >= _FLAT_STEPS) | (is_stuck & has_no_memory)
-    candidate, num_values = _fit(target, descent, seed)
+    is_over = (num_flat >= _FLAT_STEPS) | is_stuck
+    candidate, num_values = _fit(target, after, seed)
     better = is_taken & ~path.is_done & (candidate.bound > path.best.bound)
     return _Path(
-        descent=lbfgs.select(path.is_done, now, descent),
+        descent=lbfgs.select(path.is_done, now, after),
         best=lbfgs.select(better, candidate, path.best),
         start=tf.where(is_first, log_prob, path.start),
         num_flat=num_flat,
@@ -216,74 +167,22 @@ def _step(target, path, seed):
     )
 
 
-def _turn(now, position, potential, gradient, is_taken):
-    """At a new iterate: a pair more, and the direction that it gives."""
-    memory = lbfgs.push(now.memory, is_taken, position - now.position, gradient - now.gradient)
-    # before there is a pair, the step to try is of length 1 in unconstrained coordinates
-    length = tf.sqrt(chains.squared_norm(gradient))
-    unit = tf.math.reciprocal(tf.where(length > 0, length, tf.ones_like(length)))
-    memory = memory._replace(scale=tf.where(memory.scale > 0, memory.scale, unit))
-    direction = -lbfgs.product(memory, gradient)
-    one = tf.ones_like(potential)
-    return now._replace(
-        position=position,
-        potential=potential,
-        gradient=gradient,
-        memory=memory,
-        direction=direction,
-        slope=chains.sum_of_row(gradient * direction),
-        length=one,
-        too_short=tf.zeros_like(one),
-        too_long=one * np.inf,
-        num_trials=tf.zeros_like(now.num_trials),
-    )
-
-
-def _search(now, is_long, is_short):
-    """The next length to try: longer, between the two bounds, or much shorter."""
-    too_long = tf.where(is_long, now.length, now.too_long)
-    too_short = tf.where(is_short, now.length, now.too_short)
-    between = (too_short + too_long) / 2
-    length = tf.where(tf.math.is_inf(too_long), _GROWTH * too_short, between)
-    length = tf.where(too_short > 0, length, too_long / _GROWTH)
-    return now._replace(
-        length=length, too_short=too_short, too_long=too_long, num_trials=now.num_trials + 1
-    )
-
-
-def _steepest(now):
-    """The same place with an empty memory, as at the start."""
-    length = tf.sqrt(chains.squared_norm(now.gradient))
-    memory = lbfgs.empty(now.position, tf.math.divide_no_nan(now.length, length), _NUM_PAIRS)
-    direction = -memory.scale[:, tf.newaxis] * now.gradient
-    one = tf.ones_like(length)
-    return now._replace(
-        memory=memory,
-        direction=direction,
-        slope=chains.sum_of_row(now.gradient * direction),
-        length=one,
-        too_short=tf.zeros_like(one),
-        too_long=one * np.inf,
-        num_trials=tf.zeros_like(now.num_trials),
-    )
-
-
-def _fit(target, descent, seed):
+def _fit(target, now, seed):
     """The Gaussian of the curvature met so far and its bound; log-densities that it took."""
 
     def add(index, total, seed):
-        z = _normal(descent.memory, random.fold_in(seed, index))
-        return index + 1, total + target.value(descent.position + z), _varying(seed)
+        z = _normal(now.memory, random.fold_in(seed, index))
+        return index + 1, total + target.value(now.position + z), _varying(seed)
 
     _, total, _ = tf.while_loop(
         lambda index, *_: index < _NUM_DRAWS,
         add,
-        (tf.constant(0), tf.zeros_like(descent.potential), seed),
+        (tf.constant(0), tf.zeros_like(now.potential), seed),
         maximum_iterations=_NUM_DRAWS,
     )
-    bound = total / _NUM_DRAWS + lbfgs.log_det(descent.memory) / 2
+    bound = total / _NUM_DRAWS + lbfgs.log_det(now.memory) / 2
     bound = tf.where(tf.math.is_finite(bound), bound, -np.inf * tf.ones_like(bound))
-    return _Gaussian(descent.position, -descent.potential, descent.memory, bound), _NUM_DRAWS
+    return _Gaussian(now.position, -now.potential, now.memory, bound), _NUM_DRAWS
 
 
 def _normal(memory, seed):
