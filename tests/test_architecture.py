@@ -15,7 +15,15 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE, EXPERIMENTS = 'tfp_adaptive', 'experiments'
 
 AXES = ('preconditioners', 'proposals', 'objectives', 'entropy', 'optimizers')
-LAYERS = (('typing',), ('internal',), AXES, ('kernels',), ('sampling', 'distribute'), ('plots',))
+LAYERS = (
+    ('typing',),
+    ('internal',),
+    AXES,
+    ('tuning',),
+    ('kernels',),
+    ('sampling', 'distribute'),
+    ('plots',),
+)
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 MAX_MODULE_LINES = 300
