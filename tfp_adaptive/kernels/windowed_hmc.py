@@ -122,15 +122,15 @@ class WindowedHMC(windowed_base.WindowedKernel):
 
 
 def _mover(proposal: Proposal, preconditioner: Preconditioner) -> windowed.Mover:
-    draw_fixed = frozen.frozen_sampler(proposal, preconditioner, ()).draw if preconditioner else None
+    draw_fixed = (
+        frozen.frozen_sampler(proposal, preconditioner, ()).draw if preconditioner else None
+    )
 
     def move(target, parameters, step_size, state, noise: Noise):
         propose = make_move(target.event, proposal, preconditioner)
         moved = propose(target, parameters, step_size, state, noise.move)
         transition = metropolis.metropolis_hastings(moved, noise.log_uniform)
-        return windowed.Step(
-            transition, metropolis.accept_prob(transition), moved.num_gradients
-        )
+        return windowed.Step(transition, metropolis.accept_prob(transition), moved.num_gradients)
 
     return windowed.Mover(
         draw_fixed, move, proposal.stable_fraction, uses_velocity=proposal.uses_velocity

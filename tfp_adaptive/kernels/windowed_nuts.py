@@ -149,7 +149,11 @@ class FrozenNUTS(base.SamplerKernel):
 
 
 def _check_limits(max_tree_depth, max_energy_diff) -> None:
-    if isinstance(max_tree_depth, bool) or not isinstance(max_tree_depth, int) or max_tree_depth < 1:
+    if (
+        isinstance(max_tree_depth, bool)
+        or not isinstance(max_tree_depth, int)
+        or max_tree_depth < 1
+    ):
         raise ValueError(f'`max_tree_depth` must be an int of at least 1; got {max_tree_depth!r}.')
     if not max_energy_diff > 0:
         raise ValueError(f'`max_energy_diff` must be positive; got {max_energy_diff!r}.')

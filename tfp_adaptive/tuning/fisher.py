@@ -57,9 +57,7 @@ def fisher(*, is_dense: bool = False) -> MetricEstimator:
 
     def absorb(state, sums):
         draws, scores = sums
-        return FisherState(
-            moments.absorb(state.draws, draws), moments.absorb(state.scores, scores)
-        )
+        return FisherState(moments.absorb(state.draws, draws), moments.absorb(state.scores, scores))
 
     def factor(state):
         draws, scores = moments.shrunk(state.draws), moments.shrunk(state.scores)

@@ -63,9 +63,7 @@ def absorb(moments: Moments, sums: Sums) -> Moments:
 
 def restart(moments: Moments) -> Moments:
     """Without a row, about the same mean."""
-    return Moments(
-        tf.zeros_like(moments.count), moments.mean, tf.zeros_like(moments.squares)
-    )
+    return Moments(tf.zeros_like(moments.count), moments.mean, tf.zeros_like(moments.squares))
 
 
 def shrunk(moments: Moments) -> Tensor:
