@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test slow lint format defaults clean
+.PHONY: run test slow lint format defaults release clean
 
 run: $(VENV)/experiments
 	$(BIN)/python -m experiments run stochastic_volatility
@@ -22,6 +22,10 @@ format: $(VENV)/test
 
 defaults: $(VENV)/experiments
 	$(BIN)/python -m experiments run defaults
+
+# source distribution and wheel in dist/, and a trial of the wheel in an environment of its own
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 $(VENV)/%:
 	$(PYTHON) -m venv $(VENV)

@@ -173,10 +173,10 @@ def test_the_readme_shows_the_ratios_of_the_benchmark():
     of_any_r_hat = [rows[-1][7] for rows in standings]
     assert standings[0][-1][0] == 'volatility'
     sentence = 'against the best of any R-hat the ratios are {}, {} and {}'.format(*of_any_r_hat)
-    assert sentence in ' '.join(read('README.md').split())
+    assert sentence in ' '.join(read('docs/performance.md').split())
 
 
-def test_the_readme_shows_the_overheads_of_the_benchmark():
+def test_the_page_of_performance_shows_the_overheads_of_the_benchmark():
     page = read('docs/benchmark.md')
     head = next(
         line for line in page.splitlines() if line.startswith('| target') and 'sample' in line
@@ -201,7 +201,7 @@ def test_the_readme_shows_the_overheads_of_the_benchmark():
         for target in dict.fromkeys(target for target, _ in found)
     ]
     assert len(expected) == 4
-    shown = table(read('README.md'), '| target | d | frozen, one |')
+    shown = table(read('docs/performance.md'), '| target | d | frozen, one |')
     for row in shown:
         row[0] = _NAMES_OF_TARGETS.get(row[0], row[0].lower())
     assert shown == expected

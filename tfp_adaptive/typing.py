@@ -1,7 +1,7 @@
 """The records every axis is written in, and the tuples that flow between them.
 
 A sampler is a pure step over explicit state, assembled from interchangeable axes. An axis is a
-record of pure functions; this page is the one place that says what each of them takes and gives.
+record of pure functions, whose arguments and results are documented here.
 
 Notation (shapes: C chains, D event size after packing, L leapfrog steps):
     U = -log pi       potential;  s = grad log pi = -grad U, the score
@@ -72,8 +72,6 @@ class LogDensity(NamedTuple):
     """(position [C, D], x [C, D]) -> (Hessian of log pi) x, [C, D]."""
     event: Event
     """The parts that D is made of."""
-    order: Any
-    """`internal.order.Order`: what waits for what in the step that this log-density is made for."""
 
 
 class LinearMap(NamedTuple):
@@ -165,21 +163,23 @@ class Proposal(NamedTuple):
     pullback: Callable[[LinearMap, Move, Tensor, Any], Pairs]
     """(factor, move, energy weight [C], position cotangent [C, D] or None) -> pairs, every group
     [C, D]: the derivative in A of sum(weight * Delta) + sum(cotangent * q'), gradients of U held
-    constant. Rows of chains that lost their move may hold anything; they are left out later."""
+    constant. Rows whose Delta is not finite may hold anything; they are set to zero later."""
     uses_score: bool = True
     """Whether a move starts from the score of the current state."""
     uses_velocity: bool = False
     """Whether a move starts from the velocity of the current state."""
     learning: 'Proposal | None' = None
     """The same proposal recording what `pullback` needs, where that costs gradients of its own."""
+    sequence_limit: int = 0
+    """Size of a target up to which `internal.in_sequence` makes a move faster."""
 
 
 class Objective(NamedTuple):
     """What a good move is, as a loss per chain to be minimised."""
 
     loss: Callable[..., Tensor]
-    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C], that of a chain
-    from its own row alone; rows of chains that lost their move may hold anything."""
+    """(energy change [C], start [C, D], end [C, D], objective state) -> loss [C], each from its own
+    row alone; rows whose energy change is not finite may hold anything."""
     uses_entropy: bool = True
     """Whether an entropy term belongs beside the loss."""
     init: Callable[[Any], Any] = lambda dtype: ()
@@ -220,8 +220,8 @@ class Entropy(NamedTuple):
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
     """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
-    D x, `probe_fn` is `Preconditioner.probe`. Chains that lost their move, or are not finite, are
-    struck out of it afterwards."""
+    D x, `probe_fn` is `Preconditioner.probe`. Chains whose move or estimate is not finite are
+    removed from it afterwards."""
 
 
 class Optimizer(NamedTuple):
@@ -257,10 +257,9 @@ class Transition(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What an observer wants to know of a run; no step depends on it.
+    """Diagnostics of a run, on which no step depends; counts are totals since the bootstrap.
 
-    Counts are totals since the kernel was bootstrapped. A frozen kernel estimates no entropy and
-    leaves those fields as empty tuples.
+    A frozen kernel estimates no entropy and leaves those fields as empty tuples.
     """
 
     accept_prob: Tensor
@@ -297,3 +296,5 @@ class Sampler(NamedTuple):
     """Whether the chain state carries the score."""
     uses_velocity: bool = False
     """Whether the chain state carries a velocity."""
+    sequence_limit: int = 0
+    """`Proposal.sequence_limit` of the moves it makes."""

@@ -138,4 +138,4 @@ def _draw_figure(states, returns, path) -> None:
     kept = flat[np.linspace(0, len(flat) - 1, min(len(flat), _NUM_FIGURE_DRAWS)).astype(int)]
     n = len(returns)
     mu = kept[:, n + 1 : n + 2]
-    figures.volatility(returns, np.exp((mu + kept[:, :n]) / 2), path)
+    figures.volatility(returns, np.exp((mu + kept[:, :n]) / 2), model.dates(n), path)

@@ -33,6 +33,7 @@ NUM_GLOBALS = 3
 _BETA_1, _BETA_2 = 20.0, 1.5
 _LOG_BETA = math.lgamma(_BETA_1) + math.lgamma(_BETA_2) - math.lgamma(_BETA_1 + _BETA_2)
 _MU_SCALE = 2.0
+_FIRST_AND_LAST_DAY = ('2010-06-25', '2020-06-24')
 _GYM_MOMENTS = Moments(
     names=('phi', 'mu', 'sigma'),
     mean=(0.95419, -0.6083, 0.33880),
@@ -64,6 +65,17 @@ def returns(num_points: int | None = None) -> np.ndarray:
             raise ValueError(f'num_points must lie in [2, {log_returns.size}]; got {num_points}.')
         log_returns = log_returns[-num_points:]
     return 100 * (log_returns - log_returns.mean())
+
+
+def dates(num_points: int) -> np.ndarray:
+    """Days of the last `num_points` returns, datetime64: the series has the first and last of all.
+
+    The days between are spread evenly, so that weekends and holidays move a day by a few at most.
+    """
+    first, last = (np.datetime64(day, 's') for day in _FIRST_AND_LAST_DAY)
+    size = returns().size
+    seconds = (np.arange(1, size + 1) / size * (last - first).astype(float)).astype(int)
+    return (first + seconds.astype('timedelta64[s]'))[-num_points:]
 
 
 def stochastic_volatility(num_points: int | None = None) -> Target:

@@ -218,3 +218,14 @@ def test_first_density_has_the_first_moments(name):
     # the tails of t with three degrees of freedom beyond 2000 hold a thousandth of its variance
     found = mass, mean, np.sqrt(square - mean**2)
     np.testing.assert_allclose(found, (1, moments.mean[0], moments.sd[0]), rtol=2e-3, atol=1e-6)
+
+
+def test_dates_of_returns_are_those_of_known_days():
+    returns = stochastic_volatility.returns()
+    dates = stochastic_volatility.dates(len(returns))
+    # the largest fall, and the fall after the downgrade of August 2011
+    known = {np.argmin(returns): '2020-03-16', np.argmin(returns[:500]): '2011-08-08'}
+    for index, day in known.items():
+        assert abs(dates[index] - np.datetime64(day, 's')) <= np.timedelta64(4, 'D')
+    assert dates[-1] == np.datetime64('2020-06-24', 's')
+    np.testing.assert_array_equal(stochastic_volatility.dates(10), dates[-10:])

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, order, packing
+from tfp_adaptive.internal import chains, packing
+from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.typing import LogDensity
 
 
 def value_and_gradients(
-    fn: Callable, parts: list, in_order: order.Order | None = None
+    fn: Callable, parts: list, sequence_limit: int = 0
 ) -> tuple[tf.Tensor, list]:
     """`fn(*parts)` and its gradient with respect to every part.
 
@@ -19,28 +20,23 @@ def value_and_gradients(
     Args:
       fn: of the parts.
       parts: of a state.
-      in_order: decides whether the gradient waits for the value. Default: it does not.
+      sequence_limit: elements of the largest tensor of `fn` up to which the gradient is computed
+        after the value. Default 0: they are independent.
 
     Raises:
       TypeError: if the value is not of the parts' floating dtype.
       ValueError: if the value does not depend differentiably on every part.
     """
     parts = [tf.identity(part) for part in parts]
-
-    def evaluate():
-        return tf.convert_to_tensor(fn(*parts), name='target_log_prob')
-
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(parts)
-        value = in_order.observe(evaluate, parts) if in_order else evaluate()
+        value = tf.convert_to_tensor(fn(*parts), name='target_log_prob')
     if value.dtype != parts[0].dtype:
         raise TypeError(
             '`target_log_prob_fn` must return the dtype of the state; '
             f'got {value.dtype.name} for a state of {parts[0].dtype.name}. Cast one of them.'
         )
-    slope = tf.ones_like(value)
-    if in_order:
-        slope = in_order.after(value, slope)
+    slope = in_sequence(value, tf.ones_like(value), since=parts, limit=sequence_limit)
     gradients = tape.gradient(value, parts, output_gradients=slope)
     for index, gradient in enumerate(gradients):
         if gradient is None:
@@ -52,7 +48,9 @@ def value_and_gradients(
     return value, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> LogDensity:
+def packed_log_density(
+    fn: Callable, layout: packing.Layout, parts: list, sequence_limit: int = 0
+) -> LogDensity:
     """`fn(*parts)` as a log-density on [C, D].
 
     Where the value or its gradient is not finite, `value_and_score` reports -inf and a score of
@@ -64,10 +62,9 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
       fn: the user's log-density of parts [*batch, *event], returning [*batch].
       layout: how the parts are packed.
       parts: a state, for its shapes alone.
+      sequence_limit: of `value_and_gradients`, for `value_and_score`.
     """
     batch_shape = packing.batch_shape_of(layout, parts[0])
-    sizes = [part.shape.num_elements() for part in parts]
-    in_order = order.Order(None if None in sizes else sum(sizes))
 
     def log_prob(position):
         return tf.reshape(fn(*packing.unpack(layout, position, batch_shape, like=parts)), [-1])
@@ -80,7 +77,7 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
 
     def value_and_score(position):
         position = chains.drop_nonfinite_gradient(position)
-        values, (score,) = value_and_gradients(log_prob, [position], in_order)
+        values, (score,) = value_and_gradients(log_prob, [position], sequence_limit)
         usable = tf.math.is_finite(values) & chains.all_finite(score)
         return tf.where(usable, values, impossible), chains.keep(usable, score)
 
@@ -100,4 +97,4 @@ def packed_log_density(fn: Callable, layout: packing.Layout, parts: list) -> Log
             score, position, output_gradients=x, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
 
-    return LogDensity(value, value_and_score, score, hessian_vector_product, layout.event, in_order)
+    return LogDensity(value, value_and_score, score, hessian_vector_product, layout.event)

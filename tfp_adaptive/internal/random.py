@@ -1,11 +1,18 @@
 """Counter-based random numbers that are the same in every execution mode, and fast in XLA.
 
 TensorFlow's stateless generators draw other numbers under XLA than outside it, and on a CPU their
-XLA kernels cost up to fifty times as much as the same generator written in plain operations, more
-than a whole gradient of a cheap target. So this is Threefry-2x32 with 20 rounds (Salmon et al.,
-Parallel random numbers: as easy as 1, 2, 3, SC 2011) in elementwise TensorFlow operations, which
-XLA fuses into one pass. Eager, graph and XLA draw the same bits and the same uniforms; normals
-differ by rounding.
+XLA kernels cost up to fifty times as much as the same generator in plain operations. This is
+Threefry-2x32 with 20 rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011)
+in elementwise TensorFlow operations, which XLA fuses into one pass. Eager, graph and XLA draw the
+same bits and the same uniforms; normals differ by rounding.
+
+Time of a step with TensorFlow's generators over the time with these; ten chains, two cores of an
+AMD EPYC:
+
+    target                              L = 1 frozen, adaptive    L = 5 frozen, adaptive
+    German credit, D = 25               1.38, 1.32                1.10, 1.10
+    Gaussian process, D = 51            3.46, 1.91                1.88, 1.60
+    stochastic volatility, D = 2519     2.10, 1.76                1.88, 1.63
 
 A seed is an int32 tensor [2], as `tfp.random.sanitize_seed` makes them.
 """

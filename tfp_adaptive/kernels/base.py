@@ -265,7 +265,9 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         )
 
     def _packed_target(self, layout, parts):
-        return log_density.packed_log_density(self.target_log_prob_fn, layout, parts)
+        return log_density.packed_log_density(
+            self.target_log_prob_fn, layout, parts, self._sampler.sequence_limit
+        )
 
 
 def _snake_case(name: str) -> str:

@@ -7,7 +7,7 @@ plus that of the pairs `more`, none by default.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -25,37 +25,13 @@ class EnergyGradient(NamedTuple):
     """Hessian-vector products spent for each gradient of the move."""
 
 
-class Stored(NamedTuple):
-    """Parameters of a preconditioner beside what it prepares of them."""
-
-    parameters: Any
-    prepared: Any
-
-
-def store(preconditioner, parameters) -> Stored:
-    """What all products of one step share."""
-    return Stored(parameters, preconditioner.prepare(parameters))
-
-
-def prepare(preconditioner, parameters):
-    """What products with C need, of parameters stored or not."""
-    if isinstance(parameters, Stored):
-        return parameters.prepared
-    return preconditioner.prepare(parameters)
-
-
 def proposal_factor(preconditioner, parameters, step_size) -> LinearMap:
-    """F = step_size * C at the given parameters, stored or not."""
-    prepared = prepare(preconditioner, parameters)
+    """F = step_size * C at the given parameters."""
+    prepared = preconditioner.prepare(parameters)
     return LinearMap(
         forward=lambda x: step_size * preconditioner.forward(prepared, x),
         transpose=lambda x: step_size * preconditioner.transpose(prepared, x),
     )
-
-
-def bare(parameters):
-    """The parameters, stored or not, as a preconditioner knows them."""
-    return parameters.parameters if isinstance(parameters, Stored) else parameters
 
 
 def learning_proposal(proposal: Proposal) -> Proposal:
@@ -78,12 +54,12 @@ def fast(proposal, preconditioner, objective) -> EnergyGradient:
                 loss = objective.loss(inputs[0], state.position, inputs[1], objective_state)
             weight, cotangent = tape.gradient(loss, inputs)
             weight = tf.zeros_like(inputs[0]) if weight is None else weight
-            # chains first meet in the product of the pairs: it is enough to leave some out there
+            # rows of different chains are first combined below, so here is where to remove some
             pairs = proposal.pullback(factor, move, weight, cotangent)
             pairs = outer_products.keep(is_used, pairs)
             # one product for all pairs
             pairs = Pairs(*((*a, *b) for a, b in zip(pairs, more, strict=True)))
-            return preconditioner.gradient(bare(parameters), pairs)
+            return preconditioner.gradient(parameters, pairs)
 
         return move, gradient
 
@@ -95,7 +71,6 @@ def exact(proposal, preconditioner, objective) -> EnergyGradient:
     proposal = learning_proposal(proposal)
 
     def differentiable_move(target, parameters, step_size, state, noise, objective_state=()):
-        parameters = bare(parameters)
         still = tf.nest.map_structure(tf.zeros_like, preconditioner.log_det_gradient(parameters))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(still)

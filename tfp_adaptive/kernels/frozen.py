@@ -74,6 +74,7 @@ def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameter
         step=functools.partial(_step, proposal, preconditioner),
         uses_score=proposal.uses_score,
         uses_velocity=proposal.uses_velocity,
+        sequence_limit=proposal.sequence_limit,
     )
 
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -12,11 +12,28 @@ from tfp_adaptive.typing import (
     Event,
     EventPreconditioner,
     Flow,
+    LogDensity,
     Objective,
     Pairs,
     Preconditioner,
     Proposal,
+    Tensor,
 )
+
+
+class Midpoint(NamedTuple):
+    """Where, and for which proposal, the residual D is measured."""
+
+    target: LogDensity
+    parameters: Any
+    """Of the preconditioner."""
+    step_size: Tensor
+    position: Tensor
+    """[C, D]."""
+    score: Tensor
+    """[C, D] at `position`, or [C, 0]."""
+    curvature: Any
+    """`Move.curvature`."""
 
 
 class Geometry(NamedTuple):
@@ -24,21 +41,17 @@ class Geometry(NamedTuple):
 
     init: Callable
     """(event_size, dtype, scale) -> parameters."""
-    store: Callable
-    """parameters -> the same with what products need of them, so that a step prepares them once;
-    `move`, `differentiable_move`, `residual` and `gradient` take either."""
     move: Callable
     """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
     differentiable_move: Callable
     """(target, parameters, step_size, state, noise, objective state) -> (move, slopes), where
     `slopes` is what `gradient` wants to know of the move."""
     residual: Callable
-    """(target, parameters, step_size, midpoint, score, curvature) -> the map from x to D x at the
-    midpoint [C, D] of the moves, where the score is `score`."""
+    """Fields of `Midpoint` -> the map from x to D x, both [C, D]."""
     gradient: Callable
-    """(slopes, is_used [C], (target, parameters, step_size, midpoint, score, curvature), estimate,
-    entropy weight beta) -> (gradient, summed over the chains in use, of the objective minus beta
-    (the move's `log_volume` + log det(I + D) - the weighted penalty), products spent)."""
+    """(slopes, is_used [C], `Midpoint`, estimate, entropy weight beta) -> (gradient, summed over
+    the chains in use, of the objective minus beta (the move's `log_volume` + log det(I + D) - the
+    weighted penalty), products spent)."""
     log_det: Callable
     """parameters -> log|det|, a scalar, without what `log_volume` holds."""
     log_det_gradient: Callable
@@ -107,7 +120,7 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
     def residual(target, parameters, step_size, midpoint, score, curvature):
         del score
-        prepared = energy_gradients.prepare(preconditioner, parameters)
+        prepared = preconditioner.prepare(parameters)
         # the step size of both factors at once: one pass less over [C, D] a product
         scale = -curvature * step_size**2
 
@@ -128,7 +141,6 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
 
     return Geometry(
         init=preconditioner.init,
-        store=lambda parameters: energy_gradients.store(preconditioner, parameters),
         move=_linear_move(proposal, preconditioner),
         differentiable_move=energy.differentiable_move,
         residual=residual,
@@ -158,7 +170,6 @@ def _flow(event, proposal, flow, objective, mode) -> Geometry:
 
     return Geometry(
         init=flow.init,
-        store=lambda parameters: parameters,
         move=flow_gradients.mover(proposal, flow),
         differentiable_move=flow_gradients.differentiable_mover(
             proposal, flow, objective, log_det, is_exact=is_exact

@@ -1,12 +1,17 @@
-"""The core step of every gradient-adaptive sampler: propose, accept, differentiate, learn.
+"""The core step of every gradient-adaptive sampler: propose, accept, learn.
 
-It minimises, over the preconditioner C and one stochastic gradient a step,
+For every chain c, with position q, the shared preconditioner C and step size h:
 
-    E = mean_chains loss(Delta, q, q') - beta (log|det C| + log det(I + D) - gamma pen(|mu|))
+    propose   q', Delta = proposal with factor h C from q
+    accept    q <- q' with probability a = min(1, exp(-Delta))
+    learn     E = mean_c loss(Delta, q, q') - beta (log|det C| + log det(I + D) - gamma pen(|mu|))
+              C     <- optimizer step down an unbiased estimate of grad_C E
+              beta  <- controller fed with mean_c a
+              gamma <- controller fed with mean_c pen(|mu|)
 
-where loss is an objective, D the whitened Jacobian residual of the proposal and mu its largest
-eigenvalue; beta follows the acceptance rate and gamma the penalty. Everything in here is pure:
-what is learned is in `Adaptation`, what a step needs of each chain in `ChainState`.
+D is the whitened Jacobian residual of the proposal at the midpoint and mu its largest eigenvalue.
+Everything in here is pure: what is learned is in `Adaptation`, what a step needs of each chain in
+`ChainState`.
 """
 
 import functools
@@ -17,14 +22,17 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
+from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.kernels import metropolis
-from tfp_adaptive.kernels.geometry import Geometry, check_preconditioner, make_geometry
+from tfp_adaptive.kernels.geometry import Geometry, Midpoint, check_preconditioner, make_geometry
 from tfp_adaptive.kernels.totals import means as means_of
-from tfp_adaptive.kernels.totals import over_chains
+from tfp_adaptive.kernels.totals import totals_of
 from tfp_adaptive.typing import (
+    ChainState,
     Controller,
     Entropy,
     Info,
+    LogDensity,
     Objective,
     Optimizer,
     Preconditioner,
@@ -50,6 +58,19 @@ class Noise(NamedTuple):
     move: Tensor
     entropy: Any
     log_uniform: Tensor
+
+
+class Start(NamedTuple):
+    """What a step starts from."""
+
+    target: LogDensity
+    state: ChainState
+    adaptation: Adaptation
+    noise: Noise
+    step_size: Tensor
+    """Scalar or [C, 1]."""
+    step: Tensor
+    """Number of steps taken before."""
 
 
 class Axes(NamedTuple):
@@ -84,6 +105,7 @@ def adaptive_sampler(axes: Axes) -> Sampler:
         step=functools.partial(_step, axes),
         uses_score=axes.proposal.uses_score,
         uses_velocity=axes.proposal.uses_velocity,
+        sequence_limit=axes.proposal.sequence_limit,
     )
 
 
@@ -127,108 +149,115 @@ def _draw(axes, seed, num_chains, event_size, dtype):
 
 
 def _step(axes, target, state, adaptation, info, noise, step_size, step):
+    """One step of the algorithm: propose, accept, learn."""
+    start = Start(target, state, adaptation, noise, step_size, step)
     geometry = _geometry(axes, target)
-    is_adapting = step < axes.num_adaptation_steps
-    stored = geometry.store(adaptation.preconditioner)
-    move, slopes = geometry.differentiable_move(
-        target, stored, step_size, state, noise.move, adaptation.objective
-    )
-    transition = metropolis.metropolis_hastings(move, noise.log_uniform)
-    is_finite = metropolis.is_finite(transition)
-    # of small targets: the entropy comes after the move, and what is learned after its figures, so
-    # that no product of either is ready together with anything else
-    after = target.order.after
-    entropy_noise = tf.nest.map_structure(
-        lambda x: after(transition.state.log_prob, x), noise.entropy
-    )
-    midpoint = chains.where(is_finite, move.midpoint, state.position)
-    score = chains.where(is_finite, move.midpoint_score, state.score)
-    where = (target, stored, step_size, midpoint, score, move.curvature)
-
-    estimate = axes.entropy.estimate(
-        geometry.residual(*where),
-        geometry.probe,
-        entropy_noise,
-        adaptation.penalty_weight,
-        is_adapting,
-    )
-    is_used = is_finite & estimate.is_finite
-    estimate = _figures_of(is_used, estimate)
-    totals = _totals(axes, state, move, transition, is_used, estimate)
-    means = means_of(totals)
-    gradient, num_products = geometry.gradient(
-        slopes, after(means.per_used, is_used), where, estimate, adaptation.entropy_weight
-    )
-    num_nonfinite = totals.num_nonfinite
-    if axes.pool_fn is not None:
-        pooled = axes.pool_fn(tf.nest.flatten((gradient, totals)))
-        gradient, totals = tf.nest.pack_sequence_as((gradient, totals), pooled)
-        means = means_of(totals)
-    progress = _progress(axes, after(means.per_used, step), state)
-    learned = _learn(axes, geometry, adaptation, gradient, totals, means, progress)
-    adaptation = _select(is_adapting, learned, adaptation)
-    log_det = geometry.log_det(adaptation.preconditioner)
-    info = _observe(adaptation, log_det, info, means, estimate)
-    num_products += estimate.num_hessian_vector_products
-    num_products += geometry.products_per_gradient * move.num_gradients
-    info = info._replace(
-        num_gradients=info.num_gradients + move.num_gradients,
-        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
-        num_nonfinite=info.num_nonfinite + num_nonfinite,
-    )
+    move, slopes = _propose(geometry, start)
+    transition = _accept(move, noise)
+    adaptation, info = _learn(axes, geometry, start, move, slopes, transition, info)
     return transition, adaptation, info
 
 
-def _totals(axes, state, move, transition, is_used, estimate):
-    """What all chains of this replica have to say, summed."""
-    # a chain that never had a density cannot move, whatever is learned: it has no say
-    is_alive = tf.math.is_finite(state.log_prob)
-    signal = axes.entropy_weight.signal(transition)
-    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
-    return over_chains(
-        state.position.dtype,
-        num_used=is_used,
-        num_lost=is_alive & ~metropolis.is_finite(transition),
-        num_alive=is_alive,
-        accept_prob=metropolis.accept_prob(transition),
-        acceptance_signal=chains.keep(is_alive, signal),
-        objective=chains.keep(is_used, _objective_statistic(axes, state, move)),
-        penalty=estimate.penalty,
-        log_det=estimate.log_det + log_volume,
+def _propose(geometry, start):
+    """The move to q' with its Delta, and what `Geometry.gradient` needs of it."""
+    return geometry.differentiable_move(
+        start.target,
+        start.adaptation.preconditioner,
+        start.step_size,
+        start.state,
+        start.noise.move,
+        start.adaptation.objective,
     )
 
 
-def _figures_of(is_used, estimate):
-    """The estimate, to whose figures other chains add nothing."""
-    names = ('log_det', 'spectral_radius', 'penalty')
-    figures = {name: getattr(estimate, name) for name in names}
-    return estimate._replace(
-        **{
-            name: figure if figure.shape[0] == 0 else chains.keep(is_used, figure)
-            for name, figure in figures.items()
-        }
+def _accept(move, noise):
+    """Moves to q' with probability min(1, exp(-Delta))."""
+    return metropolis.metropolis_hastings(move, noise.log_uniform)
+
+
+def _learn(axes, geometry, start, move, slopes, transition, info):
+    """C, beta and gamma after the step, and what is reported of it."""
+    adaptation = start.adaptation
+    midpoint = _midpoint(start, move, transition)
+    entropy, is_used = _estimate_entropy(axes, geometry, start, move, transition, midpoint)
+    gradient, num_products = geometry.gradient(
+        slopes, is_used, midpoint, entropy, adaptation.entropy_weight
+    )
+    own = totals_of(axes, start.state, move, transition, is_used, entropy)
+    gradient, totals = _pool(axes, gradient, own)
+    means = means_of(totals)
+    learned = _update(axes, geometry, start, gradient, totals, means)
+    adaptation = _select(start.step < axes.num_adaptation_steps, learned, adaptation)
+    num_products += entropy.num_hessian_vector_products
+    num_products += geometry.products_per_gradient * move.num_gradients
+    info = info._replace(
+        accept_prob=means.accept_prob,
+        entropy=geometry.log_det(adaptation.preconditioner) + means.log_det,
+        spectral_radius=tf.maximum(tf.reduce_max(entropy.spectral_radius), 0),
+        entropy_weight=adaptation.entropy_weight,
+        penalty_weight=adaptation.penalty_weight,
+        num_nonfinite=info.num_nonfinite + own.num_nonfinite,
+        num_gradients=info.num_gradients + move.num_gradients,
+        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+    )
+    return adaptation, info
+
+
+def _midpoint(start, move, transition) -> Midpoint:
+    """Where D is measured; the current position for chains whose energy is not finite."""
+    is_finite = metropolis.is_finite(transition)
+    return Midpoint(
+        start.target,
+        start.adaptation.preconditioner,
+        start.step_size,
+        chains.where(is_finite, move.midpoint, start.state.position),
+        chains.where(is_finite, move.midpoint_score, start.state.score),
+        move.curvature,
     )
 
 
-def _objective_statistic(axes, state, move):
-    return axes.objective.statistic(move.energy_change, state.position, move.proposed.position)
+def _estimate_entropy(axes, geometry, start, move, transition, midpoint):
+    """(estimate of log det(I + D), which chains it and the move are finite for [C]).
+
+    The figures of the other chains are zero.
+    """
+    # random numbers of a small target are drawn after the move, not beside it
+    noise = in_sequence(
+        transition.state.log_prob,
+        start.noise.entropy,
+        since=[move.proposed.position],
+        limit=axes.proposal.sequence_limit,
+    )
+    estimate = axes.entropy.estimate(
+        geometry.residual(*midpoint),
+        geometry.probe,
+        noise,
+        start.adaptation.penalty_weight,
+        start.step < axes.num_adaptation_steps,
+    )
+    is_used = metropolis.is_finite(transition) & estimate.is_finite
+    radius = estimate.spectral_radius
+    estimate = estimate._replace(
+        log_det=chains.keep(is_used, estimate.log_det),
+        spectral_radius=radius if radius.shape[0] == 0 else chains.keep(is_used, radius),
+        penalty=chains.keep(is_used, estimate.penalty),
+    )
+    return estimate, is_used
 
 
-def _learn(axes, geometry, adaptation, gradient, totals, means, progress):
+def _pool(axes, gradient, totals):
+    """The sums over all replicas."""
+    if axes.pool_fn is None:
+        return gradient, totals
+    pooled = axes.pool_fn(tf.nest.flatten((gradient, totals)))
+    return tf.nest.pack_sequence_as((gradient, totals), pooled)
+
+
+def _update(axes, geometry, start, gradient, totals, means) -> Adaptation:
     """One step of the optimizer and of both controllers."""
+    adaptation = start.adaptation
     beta = adaptation.entropy_weight
-
-    def descent_direction(gradient, log_det):
-        # a chain that loses its move cannot say in which direction it was too bold, but that it
-        # was: without it, hard walls leave nothing against entropy
-        slope = means.per_used * gradient + (means.lost - beta) * log_det
-        return axes.optimizer.condition(slope, beta)
-
-    slope = tf.nest.map_structure(
-        descent_direction, gradient, geometry.log_det_gradient(adaptation.preconditioner)
-    )
-    tangent, optimizer = axes.optimizer.update(slope, adaptation.optimizer, progress)
-    parameters = geometry.retract(adaptation.preconditioner, tangent)
+    parameters, optimizer = _descend(axes, geometry, start, gradient, means)
     leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([chains.is_finite(leaf) for leaf in leaves])
     is_usable &= totals.num_used + totals.num_lost > 0
@@ -249,21 +278,21 @@ def _learn(axes, geometry, adaptation, gradient, totals, means, progress):
     )
 
 
-def _observe(adaptation, log_det, info, means, estimate):
-    """What an observer may know of this step."""
-    return info._replace(
-        accept_prob=means.accept_prob,
-        entropy=log_det + means.log_det,
-        spectral_radius=tf.maximum(tf.reduce_max(estimate.spectral_radius), 0),
-        entropy_weight=adaptation.entropy_weight,
-        penalty_weight=adaptation.penalty_weight,
-    )
+def _descend(axes, geometry, start, gradient, means):
+    """(parameters of C, optimizer state) after a step down grad E."""
+    parameters, optimizer, beta = start.adaptation[:3]
 
+    def slope_of(gradient, log_det):
+        # a move without a finite energy has no derivative, but its proposal was too bold: it counts
+        # against log|det C|. Without this, nothing holds the entropy back at hard walls
+        slope = means.per_used * gradient + (means.lost - beta) * log_det
+        return axes.optimizer.condition(slope, beta)
 
-def _progress(axes, step, state):
-    """Fraction of the adaptation that is over."""
-    total = tf.maximum(axes.num_adaptation_steps, 1)
-    return tf.cast(step, state.position.dtype) / tf.cast(total, state.position.dtype)
+    slope = tf.nest.map_structure(slope_of, gradient, geometry.log_det_gradient(parameters))
+    num_steps = tf.maximum(axes.num_adaptation_steps, 1)
+    progress = tf.cast(start.step, beta.dtype) / tf.cast(num_steps, beta.dtype)
+    tangent, optimizer = axes.optimizer.update(slope, optimizer, progress)
+    return geometry.retract(parameters, tangent), optimizer
 
 
 def _select(condition, new, old):

@@ -1,15 +1,16 @@
 """What one step learns from all its chains: sums, which may be pooled, and their means.
 
-Few operations on many figures: an operation on a scalar costs a compiled step as much as one on a
-whole row.
+All sums are taken by one operation, and all quotients by another: in a compiled step an operation
+on a scalar costs as much as one on a whole row.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.typing import Tensor
+from tfp_adaptive.kernels import metropolis
+from tfp_adaptive.typing import ChainState, EntropyEstimate, Move, Tensor, Transition
 
 
 class Totals(NamedTuple):
@@ -35,16 +36,52 @@ class Totals(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Each over the chains that it speaks of, scalars."""
+    """Scalars; each is a mean over the chains it is defined for."""
 
     per_used: Tensor
-    """1 over the number of chains in use."""
+    """1 over the number of chains that the gradient is a sum over."""
     lost: Tensor
+    """Share of the chains with a density whose move had no finite energy."""
     accept_prob: Tensor
     acceptance_signal: Tensor
     objective: Tensor
     penalty: Tensor
     log_det: Tensor
+
+
+def totals_of(
+    axes: Any,
+    state: ChainState,
+    move: Move,
+    transition: Transition,
+    is_used: Tensor,
+    entropy: EntropyEstimate,
+) -> Totals:
+    """Sums over the chains of this replica.
+
+    Args:
+      axes: with the objective and the controller of the entropy weight.
+      state: before the move.
+      move: of the step.
+      transition: that came of it.
+      is_used: [C] chains whose move and entropy are finite.
+      entropy: with zeros for all other chains.
+    """
+    # a chain whose start has no density can never move: what is learned must not depend on it
+    is_alive = tf.math.is_finite(state.log_prob)
+    log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
+    statistic = axes.objective.statistic(move.energy_change, state.position, move.proposed.position)
+    return over_chains(
+        state.position.dtype,
+        num_used=is_used,
+        num_lost=is_alive & ~metropolis.is_finite(transition),
+        num_alive=is_alive,
+        accept_prob=metropolis.accept_prob(transition),
+        acceptance_signal=chains.keep(is_alive, axes.entropy_weight.signal(transition)),
+        objective=chains.keep(is_used, statistic),
+        penalty=entropy.penalty,
+        log_det=entropy.log_det + log_volume,
+    )
 
 
 def over_chains(dtype: tf.DType, **figures: Tensor) -> Totals:

@@ -1,18 +1,18 @@
-"""What waits for what: the values stay, the graph gets an edge where that pays."""
+"""internal.in_sequence: values stay as they are, the graph gets an edge where that pays."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.internal.order import Order
+from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.kernels.frozen import FrozenKernel
 
+ROULETTE = tfpa.entropy.russian_roulette()
 
-def permitted(limit=100, size=1):
-    order = Order(size)
-    order.permit(limit)
-    return order
+
+def wait(first, then, since=None, limit=100):
+    return in_sequence(first, then, since=[first] if since is None else since, limit=limit)
 
 
 def depends(tensor, other) -> bool:
@@ -37,87 +37,91 @@ def devices(monkeypatch):
 
 
 @pytest.mark.parametrize('first', [0.0, 1e30, np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize('then', [np.float32([np.nan, -np.inf]), np.int32([3, 0]), [True, False]])
+@pytest.mark.parametrize(
+    'then', [np.float32([np.nan, -np.inf]), np.int32([3, 0]), [True, False], np.ones([2, 3, 4]), 7]
+)
 def test_values_stay_as_they_are_whatever_they_wait_for(first, then):
     then = tf.constant(then)
-    wait = tf.function(lambda first, then: permitted().after(first, then), jit_compile=True)
-    found = wait(tf.constant([first, 1.0]), then)
+    found = tf.function(wait, jit_compile=True)(tf.constant([first, 1.0]), then)
     assert found.dtype == then.dtype
     np.testing.assert_array_equal(found, then)
 
 
 def test_the_compiler_does_not_see_through_it():
     @tf.function(jit_compile=True)
-    def wait(x, y):
-        return permitted().after(tf.exp(x), y)
+    def compiled(x, y):
+        return wait(tf.exp(x), y)
 
-    hlo = wait.experimental_get_compiler_ir(tf.ones([3]), tf.ones([3]))(stage='optimized_hlo')
+    hlo = compiled.experimental_get_compiler_ir(tf.ones([3]), tf.ones([3]))(stage='optimized_hlo')
     assert 'exponential' in hlo
 
 
-@pytest.mark.parametrize('shapes', [((4,), (4, 3)), ((4,), ()), ((), (4,)), ((4, 3), (4,))])
-def test_shapes_need_not_be_alike(shapes):
+@pytest.mark.parametrize('shape', [(4,), (4, 3), (4, 3, 2), ()])
+def test_rows_and_scalars_wait(shape):
     with tf.Graph().as_default():
-        first, then = (tf.ones(shape) for shape in shapes)
-        found = permitted().after(first, then)
+        first, then = tf.ones([4]), {'a': tf.ones(shape)}
+        found = wait(first, then)['a']
         assert depends(found, first)
-        assert found.shape == then.shape
+        assert found.shape == shape
 
 
-@pytest.mark.parametrize('shapes', [((4,), (2,)), ((4,), (1,)), ((0,), ()), ((3, 4), (4, 4))])
-def test_nothing_waits_for_what_has_another_shape(shapes):
+@pytest.mark.parametrize('shape', [(2,), (1, 4), (5, 4)])
+def test_other_shapes_do_not_wait(shape):
     with tf.Graph().as_default():
-        first, then = (tf.ones(shape) for shape in shapes)
-        assert permitted().after(first, then) is then
+        first, then = tf.ones([4]), tf.ones(shape)
+        assert wait(first, then) is then
 
 
 def test_nothing_waits_in_eager_mode_or_where_an_accelerator_is_seen(devices):
     then = tf.ones([2])
-    assert permitted().after(then + 1, then) is then
+    assert wait(then + 1, then) is then
     devices.append(tf.config.PhysicalDevice('/device:GPU:0', 'GPU'))
     with tf.Graph().as_default():
         then = tf.ones([2])
-        assert permitted().after(then + 1, then) is then
+        assert wait(then + 1, then) is then
+
+
+def test_nothing_waits_since_a_constant_from_outside_the_graph():
+    outside = tf.ones([2])
+    with tf.Graph().as_default():
+        first, then = tf.zeros([2]), tf.ones([2])
+        assert wait(first, then, since=[outside]) is then
 
 
 @pytest.mark.parametrize(
-    ('order', 'waits'),
-    [
-        (permitted(), True),
-        (permitted(limit=1), True),
-        (permitted(size=101), False),
-        (permitted(size=None), False),
-        (Order(1), False),
-    ],
+    ('size', 'limit', 'waits'),
+    [(100, 100, True), (101, 100, False), (2, 0, False), (None, 100, False), (0, 100, False)],
 )
-def test_only_small_things_wait_and_only_where_that_is_permitted(order, waits):
+def test_only_small_things_wait_and_only_where_that_is_wanted(size, limit, waits):
     with tf.Graph().as_default():
+        since = [tf.compat.v1.placeholder(tf.float32, [size])]
         first, then = tf.zeros([2]), tf.ones([2])
-        assert depends(order.after(first, then), first) == waits
+        assert depends(wait(first, then, since, limit), first) == waits
 
 
-def observed(compute, limit=100):
-    """Whether something waits after the order has seen `compute` of a tensor [2, 3]."""
-    order = permitted(limit)
+def waits_after(compute):
+    """Whether something waits, at a limit of 100, after `compute` of a tensor [2, 3]."""
     with tf.Graph().as_default():
+        tf.zeros([1000])
         x = tf.compat.v1.placeholder(tf.float32, [2, 3])
-        order.observe(lambda: compute(x), [x])
-        return depends(order.after(x, tf.ones([2, 3])), x)
+        first = tf.zeros([2])
+        compute(x)
+        return depends(wait(first, tf.ones([2, 3]), since=[x]), first)
 
 
-def test_what_is_made_of_the_inputs_counts():
-    assert observed(lambda x: x @ tf.zeros([3, 50]))
-    assert not observed(lambda x: tf.reduce_sum(x @ tf.zeros([3, 51])))
+def test_what_is_computed_since_counts():
+    assert waits_after(lambda x: x @ tf.zeros([3, 50]))
+    assert not waits_after(lambda x: tf.reduce_sum(x @ tf.zeros([3, 51])))
 
 
-def test_what_is_made_of_data_alone_does_not_count():
-    assert observed(lambda x: x + tf.reduce_sum(tf.zeros([30, 30]) + 1.0))
+def test_what_is_computed_from_data_alone_does_not_count():
+    assert waits_after(lambda x: x + tf.reduce_sum(tf.zeros([30, 30]) + 1.0))
 
 
-def test_what_cannot_be_seen_counts_as_large():
-    assert not observed(tf.function(lambda x: x + 1))
-    assert not observed(lambda x: tf.while_loop(lambda y: y[0, 0] < 1, lambda y: y + 1, [x]))
-    assert not observed(lambda x: tf.boolean_mask(x, x > 0))
+def test_what_is_not_known_counts_as_large():
+    assert not waits_after(tf.function(lambda x: x + 1))
+    assert not waits_after(lambda x: tf.while_loop(lambda y: y[0, 0] < 1, lambda y: y + 1, [x]))
+    assert not waits_after(lambda x: tf.boolean_mask(x, x > 0))
 
 
 def step_graph(num_leapfrog_steps, num_data):
@@ -168,18 +172,27 @@ def test_products_of_a_step_wait_for_the_velocity_and_for_the_value(
     assert any(depends(gradient, value) for gradient in gradients) == gradient_waits
 
 
-def test_what_is_learned_waits_for_the_figures_of_the_step():
+@pytest.mark.parametrize(('num_data', 'waits'), [(3, True), (1_000, False)])
+def test_the_entropy_of_a_small_target_waits_for_the_move(num_data, waits):
+    data = tf.ones([3, num_data])
+
+    def log_prob(w):
+        return -tf.reduce_sum(tf.square(w), -1) - tf.reduce_sum(tf.nn.softplus(w @ data), -1)
+
+    found = []
+
+    def estimate(residual, probe_fn, noise, *rest):
+        found.append(noise)
+        return ROULETTE.estimate(residual, probe_fn, noise, *rest)
+
     kernel = tfpa.EntropyAdaptiveHMC(
-        lambda x: -tf.reduce_sum(tf.square(x), -1), num_leapfrog_steps=1, momentum_refreshment=0.6
+        log_prob, num_leapfrog_steps=3, entropy=ROULETTE._replace(estimate=estimate)
     )
     state = tf.ones([4, 3])
     results = kernel.bootstrap_results(state)
     step = tf.function(kernel.one_step, autograph=False)
     graph = step.get_concrete_function(state, results, tf.zeros([2], tf.int32)).graph
-    kinds = {'MatMul': [], 'RealDiv': []}
-    for operation in graph.get_operations():
-        kinds.setdefault(operation.type, []).append(operation.outputs[0])
-    (learned,) = [x for x in kinds['MatMul'] if x.op.get_attr('transpose_a') and x.shape == [3, 3]]
-    means = [x for x in kinds['RealDiv'] if x.shape == [7]]
-    assert len(means) == 1
-    assert depends(learned, means[0])
+    # that of a loop is in a graph of its own
+    (value,) = [x.outputs[0] for x in graph.get_operations() if x.type == 'Softplus']
+    (noise,) = found
+    assert [depends(x, value) for x in noise] == [waits] * 3
