@@ -20,7 +20,7 @@ from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule
-from tfp_adaptive.typing import Info, Sampler, Tensor, Transition
+from tfp_adaptive.typing import Info, Preconditioner, Sampler, Tensor, Transition
 
 
 class Tuning(NamedTuple):
@@ -65,6 +65,11 @@ class Axes(NamedTuple):
     schedule: Schedule
     num_adaptation_steps: int
     pool_fn: Callable[[list], list] | None = None
+
+    @property
+    def preconditioner(self) -> Preconditioner:
+        """The family of C."""
+        return self.metric.preconditioner
 
 
 class _Sums(NamedTuple):

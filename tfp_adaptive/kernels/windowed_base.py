@@ -3,6 +3,8 @@
 import abc
 from typing import Any
 
+import tensorflow as tf
+
 from tfp_adaptive import tuning
 from tfp_adaptive.kernels import base, windowed
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule
@@ -37,7 +39,7 @@ class WindowedKernel(base.SamplerKernel):
                     f'got {axis!r}.'
                 )
         steps = parameters['num_adaptation_steps']
-        if hasattr(steps, 'dtype') and not hasattr(steps, '__index__'):
+        if tf.is_tensor(steps):
             raise ValueError(
                 '`num_adaptation_steps` must be a Python int, for it decides where windows end; '
                 f'got {steps!r}.'

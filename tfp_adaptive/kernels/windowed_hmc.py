@@ -1,5 +1,6 @@
 """Hamiltonian Monte Carlo with the classical warm-up: dual averaging and windows of the metric."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 from tfp_adaptive import proposals, tuning
@@ -121,11 +122,7 @@ class WindowedHMC(windowed_base.WindowedKernel):
         )
 
 
-def _mover(proposal: Proposal, preconditioner: Preconditioner) -> windowed.Mover:
-    draw_fixed = (
-        frozen.frozen_sampler(proposal, preconditioner, ()).draw if preconditioner else None
-    )
-
+def _mover(proposal: Proposal, preconditioner: Preconditioner | None) -> windowed.Mover:
     def move(target, parameters, step_size, state, noise: Noise):
         propose = make_move(target.event, proposal, preconditioner)
         moved = propose(target, parameters, step_size, state, noise.move)
@@ -133,5 +130,8 @@ def _mover(proposal: Proposal, preconditioner: Preconditioner) -> windowed.Mover
         return windowed.Step(transition, metropolis.accept_prob(transition), moved.num_gradients)
 
     return windowed.Mover(
-        draw_fixed, move, proposal.stable_fraction, uses_velocity=proposal.uses_velocity
+        functools.partial(frozen.draw_noise, proposal),
+        move,
+        proposal.stable_fraction,
+        uses_velocity=proposal.uses_velocity,
     )

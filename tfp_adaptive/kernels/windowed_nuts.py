@@ -208,7 +208,7 @@ def _acceptance(state, results):
 
 
 def _whitened(target, factor, origin):
-    """z [C, D] -> log-density at origin + F z, with its gradient in closed form."""
+    """The log-density at origin + F z, z [C, D], with its gradient in closed form."""
 
     @tf.custom_gradient
     def log_prob(z):

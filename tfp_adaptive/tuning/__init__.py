@@ -8,7 +8,7 @@ from tfp_adaptive.tuning.initial_step import initial_step_search
 from tfp_adaptive.tuning.jitter import jittered
 from tfp_adaptive.tuning.records import MetricEstimator, Plan, Schedule, StepSizeRule
 from tfp_adaptive.tuning.robbins_monro import robbins_monro
-from tfp_adaptive.tuning.windows import windows
+from tfp_adaptive.tuning.windows import no_windows, windows
 
 __all__ = [
     'MetricEstimator',
@@ -21,6 +21,7 @@ __all__ = [
     'fisher',
     'initial_step_search',
     'jittered',
+    'no_windows',
     'robbins_monro',
     'step_size_formula',
     'variance',

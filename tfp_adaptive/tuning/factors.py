@@ -27,9 +27,9 @@ def diagonal(inverse_mass: Tensor) -> Tensor:
 def dense(inverse_mass: Tensor) -> Tensor:
     """The lower triangular root [D, D] of a symmetric matrix [D, D] with a positive diagonal.
 
-    The matrix is factored in units of its own standard deviations, with a shrinkage of 4 D roundings
-    of its correlations: so units do not matter, and the factorisation, which would end a program
-    where it fails, does not fail.
+    The matrix is factored in units of its own standard deviations, so that units do not matter, and
+    its correlations are shrunk by 4 D roundings, so that the factorisation does not fail: a failure
+    would end the program.
     """
     deviation = tf.sqrt(tf.linalg.diag_part(inverse_mass))
     correlation = inverse_mass / deviation / deviation[:, tf.newaxis]

@@ -10,7 +10,7 @@ from tfp_adaptive.typing import Tensor
 
 
 def condition_number(scales: Any) -> Tensor:
-    """kappa = (sum_n (s_max / s_n)^4)^(1/4): what the cost of HMC grows with.
+    """What the cost of HMC grows with: kappa = (sum_n (s_max / s_n)^4)^(1/4).
 
     Unlike the ratio of the extreme scales it counts how many are small: a thousand scales of 1 and
     one of 10 cost more than one of each.

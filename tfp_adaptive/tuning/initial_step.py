@@ -67,15 +67,9 @@ def initial_step_search(rule: StepSizeRule, *, max_doublings: int = 50) -> StepS
         goes_on = is_searching & ((state.direction == 0) | (state.direction == wanted))
         log_step_size = rule.current(state.rule)
         tried = rule.init(log_step_size + math.log(2.0) * wanted)
-        # the step size at which acceptance crossed is the one to start from
-        kept = rule.init(log_step_size)
+        # where acceptance crosses, the rule is new at this very step size and learns from its step
         followed = rule.update(state.rule, accept_prob)
-        inner = tf.nest.map_structure(
-            lambda a, b, c: tf.where(goes_on, a, tf.where(is_searching, b, c)),
-            tried,
-            kept,
-            followed,
-        )
+        inner = tf.nest.map_structure(lambda a, b: tf.where(goes_on, a, b), tried, followed)
         num_left = tf.where(goes_on, state.num_left - 1, tf.zeros_like(state.num_left))
         return SearchState(tf.where(is_searching, wanted, state.direction), num_left, inner)
 

@@ -1,4 +1,4 @@
-"""Stan's schedule of the metric: fast, slow windows that double, fast."""
+"""When the metric is renewed: Stan's windows, or never."""
 
 import numpy as np
 
@@ -60,3 +60,18 @@ def windows(initial: int = 75, first: int = 25, final: int = 50) -> Schedule:
         return Plan(collects, ends)
 
     return Schedule(plan)
+
+
+def no_windows() -> Schedule:
+    """The metric stays the identity; every step tunes the step size alone.
+
+    For targets that are whitened already, such as those behind a learned bijector.
+
+    Returns:
+      A `Schedule`.
+
+    Example:
+      >>> kernel = tfpa.WindowedHMC(
+      ...     target_log_prob_fn, 3, num_adaptation_steps=200, schedule=tfpa.tuning.no_windows())
+    """
+    return Schedule(lambda num_steps: Plan(*np.zeros([2, num_steps], bool)))
