@@ -57,6 +57,8 @@ def test_metric_of_the_last_window(name, seed):
     kernel = tfpa.WindowedHMC(_gaussian(scales), [5, 8, 11], 600, metric=metric)
     state = tf.random.stateless_normal([64, 6], [seed, 0]) * scales.astype('float32')
     _, results = catalogue.sample(kernel, state, 600, [seed, 1])
+    collected = results.adaptation.optimizer.metric
+    assert float(tf.nest.flatten(collected)[0]) == 0, 'the window that ended is not forgotten'
     factor = np.asarray(results.adaptation.optimizer.factor)
     found = np.sqrt(np.sum(factor**2, axis=1)) if factor.ndim == 2 else factor
     tolerance = 6 * np.sqrt(2 / 16_000)
@@ -92,9 +94,13 @@ def _run(step, state, results, seeds):
     return state, trace
 
 
-@pytest.mark.parametrize('target', [targets.LIST, targets.NAMEDTUPLE], ids=lambda t: t.name)
-def test_nuts_learns_stops_and_resumes(target, seed):
-    kernel, step = _nuts(target, NUM_STEPS)
+@pytest.mark.parametrize(
+    ('target', 'metric'),
+    [(targets.LIST, 'dense'), (targets.NAMEDTUPLE, 'variance')],
+    ids=['list', 'namedtuple'],
+)
+def test_nuts_learns_stops_and_resumes(target, metric, seed):
+    kernel, step = _nuts(target, NUM_STEPS, metric)
     state = target.draw(seed, [3], 'float64')
     start = kernel.bootstrap_results(state)
     seeds = [[seed, i] for i in range(NUM_STEPS + 4)]
