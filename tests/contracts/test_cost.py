@@ -117,22 +117,6 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
         assert id(leaf) in inputs
 
 
-@pytest.mark.parametrize('num_leapfrog_steps', [2, 5])
-def test_a_dense_factor_is_transposed_once_a_step(num_leapfrog_steps):
-    """And not once a product, nor again for the entropy: under XLA each copy is made anew."""
-    kernel = tfpa.EntropyAdaptiveHMC(TARGET.log_prob, num_leapfrog_steps, 2)
-    state = TARGET.draw(0, [4])
-    frozen = kernel.frozen(kernel.bootstrap_results(state))
-    # to learn, two masks more: of the gradient, from all pairs in one product, and of the update
-    for each, num_lower in ((frozen, 0), (kernel, 2)):
-        program = tf.function(each.one_step, autograph=False).get_concrete_function(
-            state, each.bootstrap_results(state), seed=tf.TensorSpec([2], tf.int32)
-        )
-        kinds = [operation.kind for operation in operations(program)]
-        assert kinds.count('LessEqual') == 1
-        assert kinds.count('GreaterEqual') == num_lower
-
-
 @every_kernel_in_depth
 def test_no_tensor_holds_a_matrix_for_every_chain(entry):
     """C chains in d dimensions: nothing of size C d d, and of size d d only what is dense."""
