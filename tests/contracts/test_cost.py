@@ -2,10 +2,8 @@
 
 import math
 
-import pytest
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
 from experiments.benchmark.counting import Counter, operations
 from tests.contracts.comparisons import draw_noise
 from tests.support import targets
