@@ -15,14 +15,13 @@ from tfp_adaptive.sampling.findings.run import SampleRun
 from tfp_adaptive.sampling.running import setups
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
-from tfp_adaptive.sampling.running.phases import Position
 from tfp_adaptive.sampling.running.running_rhat import rhat_figures
 from tfp_adaptive.sampling.running.until import Until
 from tfp_adaptive.sampling.storage import checkpoint as checkpoint_files
 from tfp_adaptive.sampling.targets.initial import find_start
 
 # one call, as every operation before the first draw is waited for
-_split = Compiled(lambda seed: random.split(seed, 3))
+_split = Compiled(lambda seed: random.split(seed, 4))
 
 
 @options.explained
@@ -129,11 +128,12 @@ def sample(
     settings = setups.Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
     with checkpoint_files.open_store(checkpoint) as store:
         run_seed = store.seed(own_seed, is_given=seed is not None)
-        warmup_seed, sampling_seed, start_seed = _split(run_seed)
+        warmup_seed, sampling_seed, start_seed, arrival_seed = _split(run_seed)
         start = find_start(target, initial_state, num_chains, dtype, start_seed)
         setup = setups.find_setup(target, start, settings)
         store.admit(start, setup)
-        first = store.restore('warm-up', Position(start.state, setup.bootstrap(start.state)))
+        arrived = setup.arrive(start.state, arrival_seed, num_warmup_steps)
+        first = store.restore('warm-up', arrived.position)
         start_seconds = time.perf_counter() - begin
         warmup = _warm_up(setup, first, warmup_seed, num_warmup_steps, store, progress)
         begin = time.perf_counter()
@@ -154,6 +154,7 @@ def sample(
             verdict=verdict,
             compile_seconds=warmup.compile_seconds + draws.compile_seconds,
             start_seconds=start_seconds,
+            num_restarts=arrived.num_restarts,
         )
     convergence.emit(run.warnings, stacklevel=3)
     return run

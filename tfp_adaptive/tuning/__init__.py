@@ -1,4 +1,7 @@
-"""The classical tuning of HMC: rules of the step size, estimators of the metric, schedules."""
+"""The classical tuning of HMC: rules of the step size, estimators of the metric, schedules.
+
+Beside it stands the first stage of every warm-up, `tuning.arrive`, which only `sample` calls.
+"""
 
 from tfp_adaptive.tuning.draws import covariance, variance
 from tfp_adaptive.tuning.dual_averaging import dual_averaging

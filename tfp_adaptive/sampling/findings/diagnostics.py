@@ -28,10 +28,13 @@ class Diagnostics:
       accept_prob: mean acceptance probability while sampling.
       num_divergences: steps, over all chains, with a log acceptance ratio below -1000 or not
         finite, while sampling.
-      num_warmup_gradients: target gradients a chain spent on warm-up; `None` if the kernel does
-        not count them.
+      num_warmup_gradients: target gradients a chain spent on warm-up, with those that it took to
+        the typical set, where a log-density alone counts as one; `None` if the kernel does not
+        count them.
       num_warmup_hessian_vector_products: likewise, each about two gradients.
       num_sampling_gradients: target gradients a chain spent on sampling; `None` likewise.
+      num_restarts: chains that were lost at the start of the warm-up, far below the others in
+        density and evidence, and were started from the others.
     """
 
     ess: Any
@@ -42,6 +45,7 @@ class Diagnostics:
     num_warmup_gradients: int | None
     num_warmup_hessian_vector_products: int | None
     num_sampling_gradients: int | None
+    num_restarts: int = 0
 
     @property
     def min_ess(self) -> float:

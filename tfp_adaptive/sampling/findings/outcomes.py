@@ -26,6 +26,7 @@ def make_run(
     verdict: Verdict,
     compile_seconds: float,
     start_seconds: float,
+    num_restarts: int,
 ) -> SampleRun:
     """Everything a run leaves behind.
 
@@ -40,6 +41,7 @@ def make_run(
       verdict: why the run is over.
       compile_seconds: time spent compiling.
       start_seconds: time spent before the first steps, without compilation.
+      num_restarts: chains that were started from the others.
     """
     (warmup, draws), (warmup_rows, draw_rows) = phases, rows
     parts, _, statistics, trace = draw_rows
@@ -55,6 +57,7 @@ def make_run(
             draws,
             program,
             was_frozen=frozen_kernel is not setup.kernel,
+            num_restarts=num_restarts,
         ),
         timings=Timings(
             compile=compile_seconds,
@@ -87,7 +90,7 @@ def own_states(model: Model, draw_rows: Any) -> Any:
     return tf.nest.pack_sequence_as(model.structure, list(own or parts))
 
 
-def _diagnostics(figures, warmup, draws, program, *, was_frozen) -> Diagnostics:
+def _diagnostics(figures, warmup, draws, program, *, was_frozen, num_restarts) -> Diagnostics:
     warmup_info = find_field(warmup.kernel_results, 'info')
     info = find_field(draws.kernel_results, 'info')
 
@@ -111,4 +114,5 @@ def _diagnostics(figures, warmup, draws, program, *, was_frozen) -> Diagnostics:
         num_warmup_gradients=num_warmup_gradients,
         num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
         num_sampling_gradients=num_sampling_gradients,
+        num_restarts=num_restarts,
     )

@@ -1,7 +1,8 @@
 """A phase of a run: one compiled program, called in chunks between which progress is shown."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +44,23 @@ def compile_program(program: Program, position: Position, seed: Any) -> None:
     Raises:
       ValueError: if XLA cannot compile it.
     """
+    with compiling(position.state):
+        _call(program, position, seed, 0)
+
+
+@contextlib.contextmanager
+def compiling(state: Any) -> Iterator[None]:
+    """Says what to do if XLA cannot compile what runs here.
+
+    Args:
+      state: of the chains.
+
+    Raises:
+      ValueError: if it cannot.
+    """
     try:
-        with user_code.explained('kernel', tf.nest.flatten(position.state)):
-            _call(program, position, seed, 0)
+        with user_code.explained('kernel', tf.nest.flatten(state)):
+            yield
     except ValueError as error:
         cause = error.__cause__
         if not isinstance(cause, (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):

@@ -13,6 +13,7 @@ from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling import cache
 from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.running.arrival import make_arrival
 from tfp_adaptive.sampling.running.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.running.phases import Position
 from tfp_adaptive.sampling.running.programs import Program, make_program
@@ -55,7 +56,7 @@ class Setup:
     Attributes:
       kernel: the one that warms up.
       descriptions: text that tells its settings from others, by their path.
-      bootstrap: state -> kernel results.
+      arrive: (state, seed, number of warm-up steps) -> `Arrived`, the start of the warm-up.
       make_warmup: (kernel, number of steps) -> program of the warm-up.
       warmup: the one of this kernel and number of steps.
       begin_sampling: last position of the warm-up -> first position of the sampling.
@@ -64,7 +65,7 @@ class Setup:
 
     kernel: Any
     descriptions: dict[str, str]
-    bootstrap: Callable
+    arrive: Callable
     make_warmup: Callable[[Any, int], Program]
     warmup: Program
     begin_sampling: Callable[[Position], Position]
@@ -161,7 +162,7 @@ def _make_setup(kernel, descriptions, start, settings):
     return Setup(
         kernel=kernel,
         descriptions=descriptions,
-        bootstrap=bootstrap,
+        arrive=make_arrival(kernel, bootstrap, start.batch_shape, settings.jit_compile),
         make_warmup=make_warmup,
         warmup=make_warmup(kernel, settings.num_warmup_steps),
         begin_sampling=begin_sampling,

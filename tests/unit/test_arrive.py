@@ -1,0 +1,170 @@
+"""Chains go to the typical set: of any scale, from afar, and no further."""
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from tests.support.statistics import FALSE_ALARM
+from tests.unit.problems import packed
+from tfp_adaptive.tuning import arrive
+
+NUM_CHAINS = 64
+BUDGET = 250
+
+
+@functools.cache
+def program(log_prob_fn, num_dims, dtype):
+    like = tf.zeros([NUM_CHAINS, num_dims], dtype)
+
+    @tf.function(autograph=False, jit_compile=True)
+    def run(position, seed, max_gradients):
+        return arrive.arrive(packed(log_prob_fn, like), position, seed, max_gradients)
+
+    return run
+
+
+def run(log_prob_fn, position, seed, budget=BUDGET):
+    found = program(log_prob_fn, position.shape[-1], position.dtype.name)
+    return found(position, tf.constant([seed, 0]), tf.constant(budget))
+
+
+def starts(rng, num_dims, radius=2.0, dtype='float32'):
+    return tf.constant(rng.uniform(-radius, radius, size=[NUM_CHAINS, num_dims]), dtype)
+
+
+SCALES = np.geomspace(1e-4, 1e4, 6)
+
+
+def scaled(x):
+    """A Gaussian with scales over eight decades, three of them from the origin."""
+    scales = tf.constant(SCALES, x.dtype)
+    return -tf.reduce_sum((x / scales - 3) ** 2, axis=-1) / 2
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('radius', [2.0, 20.0])
+def test_any_scale(dtype, radius, rng, seed):
+    arrival = run(scaled, starts(rng, 6, radius, dtype), seed)
+    # the mode has 0, draws some 3, the starts 1e8
+    assert np.all(scaled(arrival.position) > -100)
+    assert int(arrival.num_gradients) < BUDGET
+    assert np.all(arrival.has_moved)
+
+
+def correlated(x):
+    """Twelve coordinates of correlation .99."""
+    size = x.shape[-1]
+    precision = np.linalg.inv(0.01 * np.eye(size) + 0.99 * np.ones([size, size]))
+    return -tf.reduce_sum(x * tf.linalg.matvec(tf.constant(precision, x.dtype), x), axis=-1) / 2
+
+
+def test_exact_draws_stay(rng, seed):
+    """So the law of exact draws is what it was."""
+    root = np.linalg.cholesky(0.01 * np.eye(12) + 0.99 * np.ones([12, 12]))
+    position = tf.constant(rng.normal(size=[NUM_CHAINS, 12]) @ root.T, tf.float32)
+    arrival = run(correlated, position, seed)
+    np.testing.assert_array_equal(arrival.position, position)
+    assert not np.any(arrival.has_moved)
+
+
+def test_the_descent_ends_in_draws_of_the_gaussian(rng, seed):
+    """Of a Gaussian with as many dimensions as pairs, where the fit is exact at the end."""
+    position = starts(rng, 2, 40.0, 'float64')
+    arrival = run(rotated, position, seed)
+    moved = arrival.position.numpy()[arrival.has_moved.numpy()]
+    assert len(moved) > NUM_CHAINS / 2
+    whitened = moved @ np.linalg.cholesky(PRECISION)
+    p_values = [scipy.stats.kstest(column, 'norm').pvalue for column in whitened.T]
+    assert min(p_values) > FALSE_ALARM / 2
+
+
+PRECISION = np.array([[100.0, 9.0], [9.0, 1.0]])
+
+
+def rotated(x):
+    return -tf.reduce_sum(x * tf.linalg.matvec(tf.constant(PRECISION, x.dtype), x), axis=-1) / 2
+
+
+def funnel(x):
+    """Neal's: no mode; the density grows without bound as the axis goes to minus infinity."""
+    axis, others = x[..., 0], x[..., 1:]
+    width = tf.exp(-axis / 2)[..., tf.newaxis]
+    size = others.shape[-1]
+    return -(axis**2) / 18 - tf.reduce_sum((others * width) ** 2, axis=-1) / 2 - size * axis / 2
+
+
+def test_no_chain_goes_down_a_funnel(rng, seed):
+    """By the evidence, the axis stays where N(0, 3^2) has it; a descent alone goes on for ever."""
+    arrival = run(funnel, starts(rng, 10, dtype='float64'), seed)
+    axis = arrival.position.numpy()[:, 0]
+    assert np.all(np.abs(axis) < 4 * 3)
+    assert abs(np.mean(axis)) < 3
+    deep = run(funnel, starts(rng, 10, dtype='float64'), seed, budget=40)
+    assert np.all(np.isfinite(deep.position))
+
+
+def spurious(x):
+    """A normal of weight one at zero, and a small mode forty nats below at 30."""
+    far = -tf.reduce_sum((x - 30) ** 2, axis=-1) / 2 - 40
+    return tf.reduce_logsumexp([-tf.reduce_sum(x**2, axis=-1) / 2, far], axis=0)
+
+
+def equal(x):
+    """Two modes of weights .2 and .8."""
+    left = np.log(0.2) - tf.reduce_sum((x + 10) ** 2, axis=-1) / 2
+    right = np.log(0.8) - tf.reduce_sum((x - 10) ** 2, axis=-1) / 2
+    return tf.reduce_logsumexp([left, right], axis=0)
+
+
+def test_chains_in_a_spurious_mode_start_from_the_others(rng, seed):
+    position = starts(rng, 3).numpy()
+    position[:7] += 30
+    arrival = run(spurious, tf.constant(position), seed)
+    np.testing.assert_array_equal(arrival.is_restarted, np.arange(NUM_CHAINS) < 7)
+    assert np.all(np.abs(arrival.position) < 10)
+    # each from a draw of its own
+    assert len(np.unique(arrival.position[:, 0])) == NUM_CHAINS
+
+
+def test_chains_in_modes_that_count_stay_there(rng, seed):
+    side = np.where(np.arange(NUM_CHAINS) % 2, 10.0, -10.0)[:, np.newaxis]
+    position = tf.constant(side + rng.uniform(-5, 5, size=[NUM_CHAINS, 3]), tf.float32)
+    arrival = run(equal, position, seed)
+    assert not np.any(arrival.is_restarted)
+    np.testing.assert_array_equal(np.sign(arrival.position[:, 0]), side[:, 0] / 10)
+
+
+def walled(x):
+    """A gamma density, which is not defined below zero, nor above a thousand."""
+    return tf.reduce_sum(4 * tf.math.log(x) - x + 1e-3 * tf.math.log(1e3 - x), axis=-1)
+
+
+def test_regions_without_density(rng, seed):
+    position = tf.constant(rng.uniform(0.001, 900, size=[NUM_CHAINS, 4]), tf.float32)
+    arrival = run(walled, position, seed)
+    mean = np.mean(arrival.position, axis=0)
+    assert np.all(np.isfinite(walled(arrival.position)))
+    assert np.all((mean > 3) & (mean < 8)), mean
+
+
+def test_what_it_took_is_counted(rng, seed):
+    calls = {'values': 0}
+
+    def counted(x):
+        calls['values'] += 1
+        return scaled(x)
+
+    position = starts(rng, 6)
+    like = tf.zeros([NUM_CHAINS, 6])
+    arrival = arrive.arrive(packed(counted, like), position, tf.constant([seed, 0]), 12)
+    assert int(arrival.num_gradients) == 12
+    assert calls['values'] == int(arrival.num_gradients) + int(arrival.num_values)
+
+
+def test_chains_that_start_at_a_mode_do_not_move(seed):
+    position = tf.zeros([NUM_CHAINS, 12])
+    arrival = run(correlated, position, seed)
+    np.testing.assert_array_equal(arrival.position, position)
