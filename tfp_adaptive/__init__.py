@@ -11,12 +11,15 @@ from tfp_adaptive import (
     preconditioners,
     proposals,
     sampling,
+    tuning,
 )
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
+    WindowedHMC,
+    WindowedNUTS,
 )
 from tfp_adaptive.sampling import Until, sample
 
@@ -28,6 +31,8 @@ __all__ = [
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
     'Until',
+    'WindowedHMC',
+    'WindowedNUTS',
     '__version__',
     'distribute',
     'entropy',
@@ -38,6 +43,7 @@ __all__ = [
     'proposals',
     'sample',
     'sampling',
+    'tuning',
 ]
 
 

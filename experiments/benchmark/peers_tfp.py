@@ -40,7 +40,7 @@ def windowed_nuts(problem: Problem) -> Sampler:
     def run(state, seed):
         draws, trace = tfp.experimental.mcmc.windowed_adaptive_nuts(
             problem.num_results,
-            _as_joint(problem),
+            as_joint(problem.target),
             n_chains=problem.num_chains,
             num_adaptation_steps=problem.num_warmup_steps,
             current_state=[state],
@@ -64,7 +64,7 @@ def windowed_hmc(num_leapfrog_steps: int, problem: Problem) -> Sampler:
     def run(state, seed):
         draws, trace = tfp.experimental.mcmc.windowed_adaptive_hmc(
             problem.num_results,
-            _as_joint(problem),
+            as_joint(problem.target),
             num_leapfrog_steps=num_leapfrog_steps,
             n_chains=problem.num_chains,
             num_adaptation_steps=problem.num_warmup_steps,
@@ -141,8 +141,9 @@ class _TargetDistribution(tfp.distributions.Distribution):
         return tfp.bijectors.Identity()
 
 
-def _as_joint(problem):
-    return tfp.distributions.JointDistributionSequential([_TargetDistribution(problem.target)])
+def as_joint(target):
+    """A target as the joint distribution that the windowed samplers ask for."""
+    return tfp.distributions.JointDistributionSequential([_TargetDistribution(target)])
 
 
 def _sampler(run: Callable, problem: Problem, num_chains: int) -> Sampler:

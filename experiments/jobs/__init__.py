@@ -8,6 +8,7 @@ from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.stochastic_volatility import stochastic_volatility
+from experiments.jobs.windowed_nuts import windowed_nuts
 
 __all__ = ['JOBS', 'Outcome']
 
@@ -19,5 +20,6 @@ JOBS = {
     'limits': limits,
     'objectives': objectives,
     'stochastic_volatility': stochastic_volatility,
+    'windowed_nuts': windowed_nuts,
 }
 """name -> function (config, folder for figures, progress) -> `Outcome`."""

@@ -73,6 +73,8 @@ def preconditioner_of(kernel, state):
 def log_det_of(kernel, state, parameters):
     """log|det| of the kernel's preconditioner, a scalar."""
     axes, event = kernel._axes, packed(kernel, state)[0].event
+    if not hasattr(axes, 'objective'):
+        return axes.preconditioner.log_det(parameters)
     return geometry.make_geometry(
         event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
     ).log_det(parameters)

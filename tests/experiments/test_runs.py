@@ -115,6 +115,15 @@ def test_defaults(tmp_path):
     assert runs == [('iid-2', name, seed) for name in ('default', 'longer') for seed in (1, 2)]
 
 
+def test_windowed_nuts(tmp_path):
+    _, record = _run(
+        tmp_path, 'windowed_nuts', 'num_warmup_steps=40', 'num_results=20', 'only=banana', 'seeds=1'
+    )
+    [table] = record['tables']
+    assert [row[1] for row in table['rows']] == ['WindowedNUTS', 'TFP windowed_adaptive_nuts']
+    assert all(run['num_gradients'] > 0 for run in record['runs'])
+
+
 def test_gradient_adaptive(tmp_path):
     short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=8', 'default_results=8']
     _, record = _run(tmp_path, 'gradient_adaptive', *short, 'only=neal', 'seeds=1,2')

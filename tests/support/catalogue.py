@@ -52,6 +52,10 @@ def _gradient_mala(score):
     return lambda fn, n, **more: tfpa.GradientAdaptiveMALA(fn, n, score, **more)
 
 
+def _windowed(num_leapfrog_steps, **axes):
+    return lambda fn, n, **more: tfpa.WindowedHMC(fn, num_leapfrog_steps, n, **axes, **more)
+
+
 def _exactly(count):
     return lambda noise: count
 
@@ -95,6 +99,8 @@ _EUCLIDEAN = _P.cholesky(coordinates='euclidean')
 
 _BLOCKS, _BY_PART = EventPreconditioner(_two_blocks), EventPreconditioner(_by_part)
 
+_DENSE = tfpa.tuning.covariance()
+
 _ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
 
 KERNELS = (
@@ -123,6 +129,8 @@ KERNELS = (
     Entry('gradient_mala_fast', _gradient_mala('fast'), _ONE, _NONE),
     Entry('gradient_mala_exact', _gradient_mala('exact'), _ONE, _NONE, 1),
     Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),
+    Entry('windowed_hmc3_diagonal', _windowed(3), _exactly(3), _NONE, max_copies=2),
+    Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
 )
 
 DEFAULT = KERNELS[1]

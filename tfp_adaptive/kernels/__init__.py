@@ -5,12 +5,17 @@ from tfp_adaptive.kernels.entropy_hmc import EntropyAdaptiveHMC
 from tfp_adaptive.kernels.frozen import FrozenKernel
 from tfp_adaptive.kernels.gradient_mala import GradientAdaptiveMALA
 from tfp_adaptive.kernels.gradient_random_walk import GradientAdaptiveRandomWalk
+from tfp_adaptive.kernels.windowed_hmc import WindowedHMC
+from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS, WindowedNUTS
 
 __all__ = [
     'EntropyAdaptiveHMC',
     'FrozenKernel',
+    'FrozenNUTS',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
     'KernelResults',
     'SamplerKernel',
+    'WindowedHMC',
+    'WindowedNUTS',
 ]

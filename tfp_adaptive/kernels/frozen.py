@@ -70,7 +70,7 @@ def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameter
     return Sampler(
         init=lambda target, state: Adaptation(parameters),
         init_info=functools.partial(_init_info, proposal),
-        draw=functools.partial(_draw, proposal),
+        draw=functools.partial(draw_noise, proposal),
         step=functools.partial(_step, proposal, preconditioner),
         uses_score=proposal.uses_score,
         uses_velocity=proposal.uses_velocity,
@@ -83,7 +83,8 @@ def _init_info(proposal, dtype):
     return Info(tf.zeros([], dtype), (), (), (), (), tf.constant(0), num_gradients, ())
 
 
-def _draw(proposal, seed, num_chains, event_size, dtype):
+def draw_noise(proposal, seed, num_chains, event_size, dtype):
+    """Noise of a move and its acceptance, and of nothing else."""
     move_seed, accept_seed = random.split(seed, 2)
     return Noise(
         move=proposal.draw(move_seed, num_chains, event_size, dtype),
