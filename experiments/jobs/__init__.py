@@ -7,6 +7,7 @@ from experiments.jobs.gradient_adaptive import gradient_adaptive
 from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
+from experiments.jobs.robustness import robustness, robustness_references
 from experiments.jobs.stochastic_volatility import stochastic_volatility
 from experiments.jobs.windowed_nuts import windowed_nuts
 
@@ -19,6 +20,8 @@ JOBS = {
     'gradient_adaptive': gradient_adaptive,
     'limits': limits,
     'objectives': objectives,
+    'robustness': robustness,
+    'robustness_references': robustness_references,
     'stochastic_volatility': stochastic_volatility,
     'windowed_nuts': windowed_nuts,
 }

@@ -124,6 +124,36 @@ def test_windowed_nuts(tmp_path):
     assert all(run['num_gradients'] > 0 for run in record['runs'])
 
 
+def test_robustness(tmp_path):
+    """The line through years fails without an arrival: its starts are far from its mass."""
+    only = 'only=line through years'
+    _, record = _run(tmp_path, 'robustness', only, 'widths=2', 'seeds=5', 'samplers=sample')
+    [run] = record['runs']
+    assert (run['verdict'], run['is_warned']) == ('pass', False)
+    _, record = _run(
+        tmp_path, 'robustness', only, 'widths=2', 'seeds=5', 'samplers=sample', 'num_warmup_steps=90'
+    )
+    [run] = record['runs']
+    assert (run['verdict'], run['is_warned']) == ('fail', True)
+
+
+def test_robustness_references(tmp_path):
+    """A short run finds the kept means within its own standard errors."""
+    folder, _ = _run(
+        tmp_path,
+        'robustness_references',
+        'only=raw units, 1e3;eight schools'.replace(';eight schools', ''),
+        'num_warmup_steps=1000',
+        'num_results=2000',
+        'seed=11',
+    )
+    [found] = json.loads((folder / 'references.json').read_text()).values()
+    kept = references.reference('raw units, 1e3', POSTERIORS['raw units, 1e3']())
+    error = np.abs(np.subtract(found['mean'], kept.mean))
+    assert np.all(error < 5 * np.asarray(found['standard_error']))
+    assert np.all(error > 0)
+
+
 def test_gradient_adaptive(tmp_path):
     short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=8', 'default_results=8']
     _, record = _run(tmp_path, 'gradient_adaptive', *short, 'only=neal', 'seeds=1,2')

@@ -37,7 +37,7 @@ def probability(size: int | None = None) -> Part:
 
 def correlation(size: int | None = None) -> Part:
     """Between -1 and 1."""
-    return Part(size, tfb.Sigmoid(low=-1.0, high=1.0))
+    return Part(size, tfb.Tanh())
 
 
 def ordered(size: int) -> Part:
