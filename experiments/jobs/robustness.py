@@ -122,8 +122,8 @@ def _start(target: Target, width: float, seed: int, settings: dict[str, Any]) ->
 def _judge(target, sampler, width, seed, settings, expected, progress):
     try:
         run, seconds = _run(target, sampler, width, seed, settings, progress)
-    except ValueError as error:
-        return {'verdict': 'fail', 'is_warned': True, 'error': str(error)}
+    except ValueError as problem:
+        return {'verdict': 'fail', 'is_warned': True, 'error': str(problem)}
     d, timings = run.diagnostics, run.timings
     gradients = d.num_warmup_gradients + d.num_sampling_gradients
     error = None

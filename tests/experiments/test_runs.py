@@ -8,6 +8,7 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, config, programs
+from experiments.targets.posteriors import POSTERIORS, references
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
@@ -124,31 +125,32 @@ def test_windowed_nuts(tmp_path):
     assert all(run['num_gradients'] > 0 for run in record['runs'])
 
 
-def test_robustness(tmp_path):
+def test_robustness_compiled(tmp_path):
     """The line through years fails without an arrival: its starts are far from its mass."""
     only = 'only=line through years'
-    _, record = _run(tmp_path, 'robustness', only, 'widths=2', 'seeds=5', 'samplers=sample')
+    _, record = _run(
+        tmp_path / 'long', 'robustness', only, 'widths=2', 'seeds=5', 'samplers=sample'
+    )
     [run] = record['runs']
     assert (run['verdict'], run['is_warned']) == ('pass', False)
-    _, record = _run(
-        tmp_path, 'robustness', only, 'widths=2', 'seeds=5', 'samplers=sample', 'num_warmup_steps=90'
-    )
+    settings = [only, 'widths=2', 'seeds=5', 'samplers=sample', 'num_warmup_steps=90']
+    _, record = _run(tmp_path / 'short', 'robustness', *settings)
     [run] = record['runs']
     assert (run['verdict'], run['is_warned']) == ('fail', True)
 
 
-def test_robustness_references(tmp_path):
+def test_robustness_references_compiled(tmp_path):
     """A short run finds the kept means within its own standard errors."""
     folder, _ = _run(
         tmp_path,
         'robustness_references',
-        'only=raw units, 1e3;eight schools'.replace(';eight schools', ''),
+        'only=raw units 1e3',
         'num_warmup_steps=1000',
         'num_results=2000',
         'seed=11',
     )
     [found] = json.loads((folder / 'references.json').read_text()).values()
-    kept = references.reference('raw units, 1e3', POSTERIORS['raw units, 1e3']())
+    kept = references.reference('raw units 1e3', POSTERIORS['raw units 1e3']())
     error = np.abs(np.subtract(found['mean'], kept.mean))
     assert np.all(error < 5 * np.asarray(found['standard_error']))
     assert np.all(error > 0)

@@ -9,8 +9,8 @@ from experiments.targets.posteriors.parts import (
     each,
     normal,
     normals,
-    posterior,
     positive,
+    posterior,
     real,
 )
 
@@ -100,4 +100,3 @@ def one_compartment() -> Target:
         z=real(3 * num_patients),
         s=positive(),
     )
-

@@ -10,8 +10,8 @@ from experiments.targets.posteriors.parts import (
     each,
     normal,
     normals,
-    posterior,
     positive,
+    posterior,
     real,
 )
 
@@ -84,7 +84,9 @@ def horseshoe(num_covariates: int = 20, num_rows: int = 100) -> Target:
     def log_joint(z, local, shared, s):
         b = z * local * each(shared * s)
         fitted = tf.linalg.matvec(constant(x, z), b)
-        prior = normals(z) + tf.reduce_sum(cauchy(local), axis=-1) + cauchy(shared) + normal(s, 0, 5)
+        prior = (
+            normals(z) + tf.reduce_sum(cauchy(local), axis=-1) + cauchy(shared) + normal(s, 0, 5)
+        )
         return prior + normals(constant(y, z) - fitted, 0.0, each(s))
 
     return posterior(

@@ -11,8 +11,8 @@ from experiments.targets.posteriors.parts import (
     normal,
     normals,
     ordered,
-    posterior,
     positive,
+    posterior,
     probability,
 )
 

@@ -84,9 +84,7 @@ def posterior(
     )
 
 
-def uniform_start(
-    event_size: int, width: float = 2.0
-) -> Callable[[int, object], tf.Tensor]:
+def uniform_start(event_size: int, width: float = 2.0) -> Callable[[int, object], tf.Tensor]:
     """Unconstrained parameters from uniform(-width, width), as Stan starts."""
 
     def initial_state(num_chains, seed):

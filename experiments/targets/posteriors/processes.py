@@ -9,8 +9,8 @@ from experiments.targets.posteriors.parts import (
     each,
     normal,
     normals,
-    posterior,
     positive,
+    posterior,
     real,
 )
 

@@ -10,8 +10,8 @@ from experiments.targets.posteriors.parts import (
     each,
     normal,
     normals,
-    posterior,
     positive,
+    posterior,
     real,
 )
 
@@ -27,9 +27,7 @@ def line_through_years() -> Target:
         prior = normal(a, 0, 100) + normal(b, 0, 10) + normal(s, 0, 5)
         return prior + normals(constant(temperature, a) - mean, 0.0, each(s))
 
-    return posterior(
-        'line_through_years', 'simulated', log_joint, a=real(), b=real(), s=positive()
-    )
+    return posterior('line_through_years', 'simulated', log_joint, a=real(), b=real(), s=positive())
 
 
 def raw_units(scale: float) -> Target:

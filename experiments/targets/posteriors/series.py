@@ -11,8 +11,8 @@ from experiments.targets.posteriors.parts import (
     each,
     normal,
     normals,
-    posterior,
     positive,
+    posterior,
     probability,
     real,
 )
