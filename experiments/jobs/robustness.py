@@ -131,10 +131,12 @@ def _judge(target, sampler, width, seed, settings, expected, progress):
         mean = np.asarray(run.states, np.float64).mean(axis=(0, 1))
         error = float(np.max(np.abs(mean - expected.mean) / np.asarray(expected.sd)))
     has_mixed = d.max_rhat < _MAX_RHAT
-    if has_mixed and error is None:
+    if not has_mixed:
+        verdict = 'fail'
+    elif error is None:
         verdict = 'no reference'
     else:
-        verdict = 'pass' if has_mixed and error < _MAX_ERROR else 'fail'
+        verdict = 'pass' if error < _MAX_ERROR else 'fail'
     return {
         'verdict': verdict,
         'is_warned': bool(run.warnings),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ class Part(NamedTuple):
     """A parameter: its number of entries, `None` for a scalar, and how R^n maps to its values."""
 
     size: int | None = None
-    bijector: tfb.Bijector = tfb.Identity()
+    bijector: Any = tfb.Identity()
 
 
 def real(size: int | None = None) -> Part:

@@ -53,11 +53,11 @@ def garch(num_steps: int = 300) -> Target:
       num_steps: length of the series.
     """
     rng = np.random.default_rng(122)
-    variance, y = 1.0, []
+    variance, seen = 1.0, []
     for _ in range(num_steps):
-        y.append(0.5 + np.sqrt(variance) * rng.normal())
-        variance = 0.3 + 0.3 * (y[-1] - 0.5) ** 2 + 0.5 * variance
-    y = np.array(y)
+        seen.append(0.5 + np.sqrt(variance) * rng.normal())
+        variance = 0.3 + 0.3 * (seen[-1] - 0.5) ** 2 + 0.5 * variance
+    y = np.array(seen)
 
     def log_joint(mu, a0, a1, share):
         data = constant(y, mu)
