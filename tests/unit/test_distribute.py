@@ -110,6 +110,19 @@ def test_split_names_bad_states(strategy):
 def test_arguments_are_checked(run, strategy, state):
     with pytest.raises(TypeError, match=r'`strategy`.*str'):
         tfpa.distribute.sample_chain('CPU:0', 3, state, KERNEL)
+    for kernel in (None, TARGET.log_prob, tfpa.EntropyAdaptiveHMC):
+        with pytest.raises(TypeError, match=r'`kernel` must be a tfp.mcmc.TransitionKernel'):
+            tfpa.distribute.sample_chain(strategy, 3, state, kernel)
+    for name, wrong in (
+        ('current_state', None),
+        ('trace_fn', 'all'),
+        ('trace_fn', lambda state: state),
+        ('seed', 'x'),
+        ('seed', (1, 2, 3)),
+        ('jit_compile', 'yes'),
+    ):
+        with pytest.raises(TypeError, match=f'`{name}` must be'):
+            run(**{'num_results': 3, 'current_state': state, name: wrong})
     for name, wrong in (
         ('num_results', 0),
         ('num_burnin_steps', -1),

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.distribute import pooling, replicas
 from tfp_adaptive.distribute.replicas import LocalValues
-from tfp_adaptive.internal import random
+from tfp_adaptive.internal import arguments, random
 
 
 class DistributedChains(NamedTuple):
@@ -96,7 +95,8 @@ def sample_chain(
       A `DistributedChains`.
 
     Raises:
-      TypeError: if `strategy` is not a strategy.
+      TypeError: if `strategy`, `current_state`, `kernel`, `trace_fn`, `seed` or `jit_compile` is not
+        what it must be.
       ValueError: if a count is out of range, if the chains cannot be dealt, if `kernel` would
         learn something else on each replica, or if it pools and `jit_compile` is set.
 
@@ -113,11 +113,15 @@ def sample_chain(
     """
     _check(
         strategy,
+        kernel,
         num_results=num_results,
         num_burnin_steps=num_burnin_steps,
         num_steps_between_results=num_steps_between_results,
         first_step=first_step,
     )
+    arguments.check_trace_fn(trace_fn)
+    arguments.check_flag('jit_compile', jit_compile)
+    seed = arguments.stateless_seed(seed)
     pooling.check_pooling(kernel, strategy.num_replicas_in_sync)
     is_pooled = strategy.num_replicas_in_sync > 1 and pooling.pools(kernel)
     if is_pooled and jit_compile:
@@ -143,7 +147,7 @@ def sample_chain(
         return state, trace_fn(state, results) if trace_fn is not None else ()
 
     program = run if tf.inside_function() else tf.function(run, autograph=False)
-    return program(current_state, previous_kernel_results, tfp.random.sanitize_seed(seed))
+    return program(current_state, previous_kernel_results, seed)
 
 
 def _loop_outside(strategy, kernel, plan, keep, start, seed):
@@ -203,12 +207,16 @@ def _unzip(values: LocalValues) -> tuple:
     return tuple(LocalValues(field) for field in zip(*values.replicas, strict=True))
 
 
-def _check(strategy, **counts):
+def _check(strategy, kernel, **counts):
     if not isinstance(strategy, tf.distribute.Strategy):
         raise TypeError(
             f'`strategy` must be a tf.distribute.Strategy; got {type(strategy).__name__}.'
         )
+    if not isinstance(kernel, tfp.mcmc.TransitionKernel):
+        raise TypeError(
+            '`kernel` must be a tfp.mcmc.TransitionKernel, such as '
+            'tfpa.EntropyAdaptiveHMC(target_log_prob_fn, pool_fn=tfpa.distribute.'
+            f'sum_over_replicas); got {arguments.shown(kernel)}.'
+        )
     for name, value in counts.items():
-        least = 1 if name == 'num_results' else 0
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-            raise ValueError(f'`{name}` must be an int of at least {least}; got {value!r}.')
+        arguments.count(name, value, least=1 if name == 'num_results' else 0)

@@ -78,10 +78,19 @@ def split(strategy: tf.distribute.Strategy, state: Any) -> LocalValues:
       The chains of the replicas of this process, each replica a contiguous block.
 
     Raises:
+      TypeError: if the parts are no tensors.
       ValueError: if the parts have no static number of chains C in common, or there are fewer
         chains than replicas.
     """
-    parts = [tf.convert_to_tensor(part, name='current_state') for part in tf.nest.flatten(state)]
+    try:
+        parts = [
+            tf.convert_to_tensor(part, name='current_state') for part in tf.nest.flatten(state)
+        ]
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            '`current_state` must be a tensor [C, ...] or a structure of such tensors; got '
+            f'{type(state).__name__}: {error}'
+        ) from error
     sizes = {part.shape[0] if part.shape.rank else None for part in parts}
     if len(sizes) != 1 or None in sizes:
         raise ValueError(

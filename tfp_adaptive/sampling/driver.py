@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import random
-from tfp_adaptive.sampling import arguments, options
+from tfp_adaptive.internal import arguments, random
+from tfp_adaptive.sampling import options
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.findings import convergence, outcomes
 from tfp_adaptive.sampling.findings.diagnostics import diagnose

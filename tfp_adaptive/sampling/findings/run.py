@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import packing
+from tfp_adaptive.internal import arguments, packing
 from tfp_adaptive.kernels import FrozenKernel
-from tfp_adaptive.sampling import arguments, coordinates
+from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings import convergence, export
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
 from tfp_adaptive.sampling.findings.learned import LearnedProposal, learned_proposal

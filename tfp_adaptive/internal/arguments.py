@@ -1,4 +1,4 @@
-"""The plain arguments of `sample`, checked before anything is computed or written."""
+"""The plain arguments of the drivers, checked before anything is computed or written."""
 
 import inspect
 from collections.abc import Callable
