@@ -95,8 +95,8 @@ def sample_chain(
       A `DistributedChains`.
 
     Raises:
-      TypeError: if `strategy`, `current_state`, `kernel`, `trace_fn`, `seed` or `jit_compile` is not
-        what it must be.
+      TypeError: if `strategy`, `current_state`, `kernel`, `trace_fn`, `seed` or `jit_compile` is
+        not what it must be.
       ValueError: if a count is out of range, if the chains cannot be dealt, if `kernel` would
         learn something else on each replica, or if it pools and `jit_compile` is set.
 
