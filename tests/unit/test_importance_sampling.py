@@ -1,0 +1,103 @@
+"""Estimates of the likelihood of random effects, against its closed form."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tests.support.statistics import largest_z
+from tfp_adaptive import estimators
+from tfp_adaptive.internal import log_density
+
+tfd = tfp.distributions
+DATA = np.array([0.3, 1.9, -0.4, 1.2])
+THETA = np.array([0.6, -0.7])  # mean and log scale of the effects
+
+
+def joint(x, theta):
+    loc, log_scale = theta[..., 0, None, None], theta[..., 1, None, None]
+    data = tf.constant(DATA[:, None], x.dtype)
+    return tfd.Normal(loc, tf.exp(log_scale)).log_prob(x) + tfd.Normal(x, 1.0).log_prob(data)
+
+
+def prior_instrument(theta):
+    return theta[..., 0, None], tf.exp(theta[..., 1, None])
+
+
+def fitted_instrument(theta):
+    """Close to the law of the effects given the data."""
+    share = tf.exp(2 * theta[..., 1, None]) / (1 + tf.exp(2 * theta[..., 1, None]))
+    data = tf.constant(DATA, theta.dtype)
+    return (1 - share) * theta[..., 0, None] + share * data, 1.3 * tf.sqrt(share)
+
+
+def exact(theta):
+    """y_t ~ N(mu, 1 + sigma^2): value and gradient."""
+    loc, variance = theta[0], 1 + np.exp(2 * theta[1])
+    residual = DATA - loc
+    value = np.sum(-0.5 * np.log(2 * np.pi * variance) - residual**2 / (2 * variance))
+    slope = np.sum((variance - 1) * (residual**2 / variance**2 - 1 / variance))
+    return value, np.array([np.sum(residual / variance), slope])
+
+
+def estimates(seed, num, instrument, theta=THETA, **settings):
+    estimator = estimators.importance_sampling(joint, instrument, DATA.size, **settings)
+    noise = tf.random.stateless_normal([num, estimator.noise_size], [seed, 3], tf.float64)
+    theta = tf.constant(np.tile(theta, [num, 1]))
+    value, (score,) = log_density.value_and_gradients(
+        lambda x: estimator.log_likelihood(noise, x), [theta]
+    )
+    return value.numpy(), score.numpy()
+
+
+@pytest.mark.parametrize('instrument', [prior_instrument, fitted_instrument])
+@pytest.mark.parametrize('shared_weights', [False, True])
+@pytest.mark.parametrize('score', ['fisher', 'pathwise'])
+def test_the_estimate_is_unbiased(instrument, shared_weights, score, seed):
+    value, _ = estimates(
+        seed, 20_000, instrument, num_particles=5, shared_weights=shared_weights, score=score
+    )
+    ratio = np.exp(value - exact(THETA)[0])
+    z = (ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size))
+    assert abs(z) < largest_z(1)
+
+
+@pytest.mark.parametrize('instrument', [prior_instrument, fitted_instrument])
+@pytest.mark.parametrize('score', ['fisher', 'pathwise'])
+def test_the_weighted_score_is_unbiased(instrument, score, seed):
+    """E[p-hat times its score] = grad p for both scores."""
+    value, slope = estimates(seed, 20_000, instrument, num_particles=5, score=score)
+    log_likelihood, gradient = exact(THETA)
+    terms = np.exp(value - log_likelihood)[:, None] * slope
+    z = (terms.mean(axis=0) - gradient) / (terms.std(axis=0) / np.sqrt(len(terms)))
+    assert np.max(np.abs(z)) < largest_z(2)
+
+
+def test_the_pathwise_score_is_the_derivative_of_the_estimate(seed):
+    settings = dict(instrument=prior_instrument, num_particles=7, score='pathwise')
+    _, slope = estimates(seed, 3, **settings)
+    for i in range(2):
+        step = 1e-5 * np.eye(2)[i]
+        up, down = (estimates(seed, 3, theta=THETA + s, **settings)[0] for s in (step, -step))
+        np.testing.assert_allclose(slope[:, i], (up - down) / 2e-5, rtol=1e-6)
+
+
+def test_groups_with_their_own_weights_are_less_noisy(seed):
+    own, shared = (
+        estimates(seed, 4000, prior_instrument, num_particles=20, shared_weights=flag)[0].var()
+        for flag in (False, True)
+    )
+    assert own < shared / 1.5
+
+
+@pytest.mark.parametrize(
+    ('settings', 'words'),
+    [
+        ({'num_groups': 0}, '`num_groups`'),
+        ({'num_groups': 2, 'num_particles': 0}, '`num_particles`'),
+        ({'num_groups': 2, 'score': 'exact'}, '`score`'),
+    ],
+)
+def test_misuse(settings, words):
+    with pytest.raises(ValueError, match=words):
+        estimators.importance_sampling(joint, prior_instrument, **settings)

@@ -1,0 +1,6 @@
+"""Unbiased estimates of a likelihood, as pure functions of standard normal noise."""
+
+from tfp_adaptive.estimators.importance_sampling import importance_sampling
+from tfp_adaptive.estimators.records import Estimator
+
+__all__ = ['Estimator', 'importance_sampling']
