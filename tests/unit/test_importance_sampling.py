@@ -42,7 +42,7 @@ def exact(theta):
 
 def estimates(seed, num, instrument, theta=THETA, **settings):
     estimator = estimators.importance_sampling(joint, instrument, DATA.size, **settings)
-    noise = tf.random.stateless_normal([num, estimator.noise_size], [seed, 3], tf.float64)
+    noise = tf.random.stateless_normal([num, estimator.noise_size], [seed, 3], dtype=tf.float64)
     theta = tf.constant(np.tile(theta, [num, 1]))
     value, (score,) = log_density.value_and_gradients(
         lambda x: estimator.log_likelihood(noise, x), [theta]
