@@ -1,0 +1,118 @@
+"""Inverse negative Hessians from differences of positions and scores.
+
+Notation (C chains, n pairs, D event size):
+    s_j   difference of two positions;  y_j  minus the difference of their scores
+    H     the estimate, with H y_j = s_j where the log-density is quadratic
+
+Every function maps s, y [C, n, D], a first matrix [C, D, D] and a mask [C, n] of the pairs that
+count to (H [C, D, D], number of pairs used [C]). Loops over pairs have a static length.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.typing import Tensor
+
+_DAMPING = 0.2
+_SKIP = 1e-4
+
+
+def bfgs(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, Tensor]:
+    """Damped BFGS, positive definite by construction (Nocedal & Wright 2006, procedure 18.2).
+
+    A pair whose curvature s^T y is below a fifth of s^T B s, with B = H^-1, is drawn towards B s.
+    B is carried beside H: neither is ever inverted.
+    """
+    inverse, direct = first, tf.linalg.inv(first)
+    applied = []
+    for j in range(s.shape[1]):
+        step, change = s[:, j], y[:, j]
+        image = tf.linalg.matvec(direct, step)
+        curvature, model = _dot(step, change), _dot(step, image)
+        is_convex = curvature > _DAMPING * model
+        share = (1 - _DAMPING) * model / tf.where(is_convex, 1.0, model - curvature)
+        share = tf.where(is_convex, 1.0, share)[:, tf.newaxis]
+        damped = share * change + (1 - share) * image
+        product = _dot(step, damped)
+        applies = is_used[:, j] & (product > 1e-12 * _norm(step) * _norm(damped)) & (model > 0)
+        product, model = (tf.where(applies, x, 1.0) for x in (product, model))
+        rate = _columns(1 / product)
+        left = tf.eye(s.shape[2], dtype=s.dtype) - rate * _outer(step, damped)
+        new = left @ inverse @ tf.linalg.matrix_transpose(left) + rate * _outer(step, step)
+        new_direct = (
+            direct - _outer(image, image) / _columns(model) + rate * _outer(damped, damped)
+        )
+        inverse = tf.where(_columns(applies), new, inverse)
+        direct = tf.where(_columns(applies), new_direct, direct)
+        applied.append(applies)
+    return inverse, _count(applied)
+
+
+def sr1(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, Tensor]:
+    """Symmetric rank one; a pair is skipped where its denominator nearly vanishes."""
+    inverse, applied = first, []
+    for j in range(s.shape[1]):
+        change = y[:, j]
+        residual = s[:, j] - tf.linalg.matvec(inverse, change)
+        product = _dot(residual, change)
+        applies = is_used[:, j] & (tf.abs(product) > _SKIP * _norm(residual) * _norm(change))
+        rate = _columns(1 / tf.where(applies, product, 1.0))
+        update = rate * _outer(residual, residual)
+        inverse += tf.where(_columns(applies), update, tf.zeros_like(update))
+        applied.append(applies)
+    return inverse, _count(applied)
+
+
+def least_squares(
+    s: Tensor, y: Tensor, first: Tensor, is_used: Tensor, penalty: float
+) -> tuple[Tensor, Tensor]:
+    """Ridge regression of s on y that shrinks to `first`, made symmetric (equation 21).
+
+    H solves min |S - Y H|^2 + weight |H - first|^2, with weight = penalty * tr(Y^T Y) / D, so that
+    the penalty has no units.
+    """
+    s, y = (tf.where(is_used[..., tf.newaxis], x, tf.zeros_like(x)) for x in (s, y))
+    gram = tf.linalg.matmul(y, y, transpose_a=True)
+    weight = penalty * tf.linalg.trace(gram) / s.shape[2]
+    # without any pair the first matrix is the answer, whatever the weight
+    weight = _columns(tf.where(weight > 0, weight, tf.ones_like(weight)))
+    ridge = gram + weight * tf.eye(s.shape[2], dtype=s.dtype)
+    right = tf.linalg.matmul(y, s, transpose_a=True) + weight * first
+    solution = tf.linalg.cholesky_solve(tf.linalg.cholesky(ridge), right)
+    symmetric = (solution + tf.linalg.matrix_transpose(solution)) / 2
+    return symmetric, tf.reduce_sum(tf.cast(is_used, tf.int32), axis=-1)
+
+
+def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """The matrix with its spectrum made positive (equation 23), and [C] whether it was not.
+
+    Eigenvalues are replaced by their absolute values, at least `floor` times the mean of those of
+    `fallback`, where one of them is below that. A matrix that is not finite gives way to `fallback`.
+    """
+    is_finite = tf.reduce_all(tf.math.is_finite(matrix), axis=[-2, -1])
+    matrix = tf.where(_columns(is_finite), matrix, fallback)
+    values, vectors = tf.linalg.eigh((matrix + tf.linalg.matrix_transpose(matrix)) / 2)
+    least = floor * tf.linalg.trace(fallback) / matrix.shape[-1]
+    is_low = tf.reduce_any(values < least[..., tf.newaxis], axis=-1)
+    flipped = tf.maximum(tf.abs(values), least[..., tf.newaxis])
+    rebuilt = tf.linalg.matmul(vectors * flipped[..., tf.newaxis, :], vectors, transpose_b=True)
+    return tf.where(_columns(is_low), rebuilt, matrix), is_low | ~is_finite
+
+
+def _dot(a, b):
+    return tf.reduce_sum(a * b, axis=-1)
+
+
+def _norm(a):
+    return tf.sqrt(_dot(a, a))
+
+
+def _outer(a, b):
+    return a[..., :, tf.newaxis] * b[..., tf.newaxis, :]
+
+
+def _columns(x):
+    return x[..., tf.newaxis, tf.newaxis]
+
+
+def _count(applied):
+    return tf.reduce_sum(tf.cast(tf.stack(applied), tf.int32), axis=0)
