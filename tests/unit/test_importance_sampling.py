@@ -84,9 +84,9 @@ def test_the_pathwise_score_is_the_derivative_of_the_estimate(seed):
 
 def test_groups_with_their_own_weights_are_less_noisy(seed):
     own, shared = (
-        estimates(
-            seed, 4000, prior_instrument, [0.6, 0.7], num_particles=20, shared_weights=flag
-        )[0].var()
+        estimates(seed, 4000, prior_instrument, [0.6, 0.7], num_particles=20, shared_weights=flag)[
+            0
+        ].var()
         for flag in (False, True)
     )
     assert own < shared / 1.5

@@ -90,9 +90,7 @@ def test_bfgs_stays_positive_definite_where_the_scores_say_otherwise(seed):
     assert np.all(num_used.numpy() == 12)
 
 
-@pytest.mark.parametrize(
-    ('name', 'bound'), [('sr1', 1e-6), ('ls', 1e-3)]
-)
+@pytest.mark.parametrize(('name', 'bound'), [('sr1', 1e-6), ('ls', 1e-3)])
 def test_a_quadratic_is_recovered(name, bound, seed):
     """22 coordinates, 28 pairs of exact scores (the case of the paper's second example)."""
     rng = np.random.default_rng(seed)

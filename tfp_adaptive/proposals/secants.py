@@ -29,18 +29,16 @@ def bfgs(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, 
         image = tf.linalg.matvec(direct, step)
         curvature, model = _dot(step, change), _dot(step, image)
         is_convex = curvature > _DAMPING * model
-        share = (1 - _DAMPING) * model / tf.where(is_convex, 1.0, model - curvature)
-        share = tf.where(is_convex, 1.0, share)[:, tf.newaxis]
+        share = (1 - _DAMPING) * model / _or_one(~is_convex, model - curvature)
+        share = _or_one(~is_convex, share)[:, tf.newaxis]
         damped = share * change + (1 - share) * image
         product = _dot(step, damped)
         applies = is_used[:, j] & (product > 1e-12 * _norm(step) * _norm(damped)) & (model > 0)
-        product, model = (tf.where(applies, x, 1.0) for x in (product, model))
+        product, model = (_or_one(applies, x) for x in (product, model))
         rate = _columns(1 / product)
         left = tf.eye(s.shape[2], dtype=s.dtype) - rate * _outer(step, damped)
         new = left @ inverse @ tf.linalg.matrix_transpose(left) + rate * _outer(step, step)
-        new_direct = (
-            direct - _outer(image, image) / _columns(model) + rate * _outer(damped, damped)
-        )
+        new_direct = direct - _outer(image, image) / _columns(model) + rate * _outer(damped, damped)
         inverse = tf.where(_columns(applies), new, inverse)
         direct = tf.where(_columns(applies), new_direct, direct)
         applied.append(applies)
@@ -55,7 +53,7 @@ def sr1(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, T
         residual = s[:, j] - tf.linalg.matvec(inverse, change)
         product = _dot(residual, change)
         applies = is_used[:, j] & (tf.abs(product) > _SKIP * _norm(residual) * _norm(change))
-        rate = _columns(1 / tf.where(applies, product, 1.0))
+        rate = _columns(1 / _or_one(applies, product))
         update = rate * _outer(residual, residual)
         inverse += tf.where(_columns(applies), update, tf.zeros_like(update))
         applied.append(applies)
@@ -96,6 +94,10 @@ def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[T
     flipped = tf.maximum(tf.abs(values), least[..., tf.newaxis])
     rebuilt = tf.linalg.matmul(vectors * flipped[..., tf.newaxis, :], vectors, transpose_b=True)
     return tf.where(_columns(is_low), rebuilt, matrix), is_low | ~is_finite
+
+
+def _or_one(mask, x):
+    return tf.where(mask, x, tf.ones_like(x))
 
 
 def _dot(a, b):
