@@ -31,6 +31,8 @@ class ChainState(NamedTuple):
     """[C, D] gradient of the log-density; [C, 0] for proposals that do not use it."""
     velocity: Any = ()
     """[C, D] whitened velocity, for proposals that keep part of it; else empty."""
+    memory: Any = ()
+    """Nest of [C, ...]: what else a kernel keeps of each chain."""
 
 
 class Pairs(NamedTuple):

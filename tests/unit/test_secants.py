@@ -38,7 +38,7 @@ def twin_least_squares(s, y, first, penalty=0.1):
 METHODS = {
     'bfgs': (secants.bfgs, twin_bfgs),
     'sr1': (secants.sr1, twin_sr1),
-    'ls': (lambda *args: secants.least_squares(*args, penalty=0.1), twin_least_squares),
+    'ls': (lambda *args: secants.least_squares(*args, penalty=0.1, is_relative=True), twin_least_squares),
 }
 
 
@@ -101,7 +101,7 @@ def test_a_quadratic_is_recovered(name, bound, seed):
     y = s / variances
     method = METHODS[name][0]
     if name == 'ls':
-        method = lambda *args: secants.least_squares(*args, penalty=1e-6)  # noqa: E731
+        method = lambda *args: secants.least_squares(*args, 1e-6, True)  # noqa: E731
     first = 1e-3 * np.eye(22)[None]
     matrix, _ = method(s, y, first, np.ones([1, 28], bool))
     error = np.linalg.norm(matrix[0] - np.diag(variances)) / np.linalg.norm(variances)

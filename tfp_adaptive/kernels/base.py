@@ -43,6 +43,7 @@ class KernelResults(NamedTuple):
       info: `tfp_adaptive.typing.Info`, what an observer wants to know.
       velocity: list of the whitened velocities, shaped like the parts of the state; empty for
         kernels that draw a fresh one at each step.
+      memory: nest of [*batch, ...], what else a kernel keeps of each chain; most keep nothing.
     """
 
     target_log_prob: Any
@@ -57,6 +58,7 @@ class KernelResults(NamedTuple):
     adaptation: Any
     info: Any
     velocity: Any
+    memory: Any = ()
 
 
 class SamplerKernel(tfp.mcmc.TransitionKernel):
@@ -67,12 +69,14 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
     independent chains; the number of chains is `tf.size(target_log_prob_fn(*parts))`.
     """
 
+    density_argument = 'target_log_prob_fn'
+
     def __init__(self, parameters: dict, sampler: Sampler):
         """Initializes this kernel.
 
         Args:
           parameters: the subclass's constructor arguments by name; must hold
-            `target_log_prob_fn`, `step_size` and `name`.
+            `target_log_prob_fn` (or what `density_argument` names), `step_size` and `name`.
           sampler: the algorithm.
 
         Raises:
@@ -80,10 +84,11 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
           ValueError: if `num_adaptation_steps` is no count, or `step_size` is not positive.
         """
         parameters = {k: v for k, v in parameters.items() if k not in ('self', '__class__')}
-        if not callable(parameters['target_log_prob_fn']):
+        density = parameters[self.density_argument]
+        if not callable(density):
             raise TypeError(
-                '`target_log_prob_fn` must be a callable that maps state parts to log-densities; '
-                f'got {type(parameters["target_log_prob_fn"]).__name__}.'
+                f'`{self.density_argument}` must be a callable that maps state parts to '
+                f'log-densities; got {type(density).__name__}.'
             )
         checks.check_num_adaptation_steps(parameters.get('num_adaptation_steps', 0))
         checks.check_step_size(parameters['step_size'])
@@ -103,7 +108,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
     @property
     def target_log_prob_fn(self):
         """The log-density."""
-        return self._parameters['target_log_prob_fn']
+        return self._parameters[self.density_argument]
 
     @property
     def num_adaptation_steps(self):
@@ -154,7 +159,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             layout = packing.make_layout(parts, log_prob.shape, packing.part_names(init_state))
             dtype = log_prob.dtype
             velocity = self._initial_velocity(parts)
-            state = self._chain_state(layout, parts, log_prob, grads, velocity)
+            memory = self._initial_memory(parts, log_prob, grads)
+            state = self._chain_state(layout, parts, log_prob, grads, velocity, memory)
             target = self._packed_target(layout, parts)
             return KernelResults(
                 target_log_prob=log_prob,
@@ -169,6 +175,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 adaptation=self._sampler.init(target, state),
                 info=self._sampler.init_info(dtype),
                 velocity=velocity,
+                memory=memory,
             )
 
     def one_step(self, current_state, previous_kernel_results, seed=None):
@@ -197,6 +204,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 previous.target_log_prob,
                 previous.grads_target_log_prob,
                 previous.velocity,
+                previous.memory,
             )
             noise = self._sampler.draw(
                 seed, chains.count(state.log_prob), layout.event_size, state.position.dtype
@@ -218,7 +226,10 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 return unpack(score) if self._sampler.uses_score else ()
 
             def per_chain(x):
-                return tf.reshape(x, batch_shape)
+                return tf.reshape(x, tf.concat([batch_shape, tf.shape(x)[1:]], axis=0))
+
+            def remembered(x, before):
+                return tf.ensure_shape(per_chain(x), before.shape)
 
             new, proposed = transition.state, transition.proposed
             return packing.like_state(current_state, unpack(new.position)), KernelResults(
@@ -236,6 +247,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 adaptation=adaptation,
                 info=info,
                 velocity=unpack(new.velocity) if self._sampler.uses_velocity else (),
+                memory=tf.nest.map_structure(remembered, new.memory, previous.memory),
             )
 
     def _evaluate(self, parts):
@@ -255,13 +267,21 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             for part, seed in zip(parts, seeds, strict=True)
         ]
 
-    def _chain_state(self, layout, parts, log_prob, grads, velocity):
+    def _initial_memory(self, parts, log_prob, grads):
+        """What else is kept of each chain, [*batch, ...]."""
+        del parts, log_prob, grads
+        return ()
+
+    def _chain_state(self, layout, parts, log_prob, grads, velocity, memory=()):
         position = packing.pack(layout, parts)
         return ChainState(
             position,
             tf.reshape(log_prob, [-1]),
             packing.pack(layout, grads) if self._sampler.uses_score else position[:, :0],
             packing.pack(layout, velocity) if self._sampler.uses_velocity else (),
+            tf.nest.map_structure(
+                lambda x: tf.reshape(x, [-1, *x.shape[log_prob.shape.rank :]]), memory
+            ),
         )
 
     def _packed_target(self, layout, parts):

@@ -61,16 +61,17 @@ def sr1(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, T
 
 
 def least_squares(
-    s: Tensor, y: Tensor, first: Tensor, is_used: Tensor, penalty: float
+    s: Tensor, y: Tensor, first: Tensor, is_used: Tensor, penalty: float, is_relative: bool
 ) -> tuple[Tensor, Tensor]:
     """Ridge regression of s on y that shrinks to `first`, made symmetric (equation 21).
 
-    H solves min |S - Y H|^2 + weight |H - first|^2, with weight = penalty * tr(Y^T Y) / D, so that
-    the penalty has no units.
+    H solves min |S - Y H|^2 + weight |H - first|^2. The weight is the penalty, as published, or
+    penalty * tr(Y^T Y) / D, so that the penalty has no units.
     """
     s, y = (tf.where(is_used[..., tf.newaxis], x, tf.zeros_like(x)) for x in (s, y))
     gram = tf.linalg.matmul(y, y, transpose_a=True)
     weight = penalty * tf.linalg.trace(gram) / s.shape[2]
+    weight = weight if is_relative else penalty * tf.ones_like(weight)
     # without any pair the first matrix is the answer, whatever the weight
     weight = _columns(tf.where(weight > 0, weight, tf.ones_like(weight)))
     ridge = gram + weight * tf.eye(s.shape[2], dtype=s.dtype)
