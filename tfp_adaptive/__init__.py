@@ -19,6 +19,7 @@ from tfp_adaptive.kernels import (
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
+    PseudoMarginal,
     WindowedHMC,
     WindowedNUTS,
 )
@@ -31,6 +32,7 @@ __all__ = [
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'PseudoMarginal',
     'Until',
     'WindowedHMC',
     'WindowedNUTS',

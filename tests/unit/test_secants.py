@@ -38,7 +38,10 @@ def twin_least_squares(s, y, first, penalty=0.1):
 METHODS = {
     'bfgs': (secants.bfgs, twin_bfgs),
     'sr1': (secants.sr1, twin_sr1),
-    'ls': (lambda *args: secants.least_squares(*args, penalty=0.1, is_relative=True), twin_least_squares),
+    'ls': (
+        lambda *args: secants.least_squares(*args, penalty=0.1, is_relative=True),
+        twin_least_squares,
+    ),
 }
 
 

@@ -226,10 +226,11 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 return unpack(score) if self._sampler.uses_score else ()
 
             def per_chain(x):
-                return tf.reshape(x, tf.concat([batch_shape, tf.shape(x)[1:]], axis=0))
+                return tf.reshape(x, batch_shape)
 
             def remembered(x, before):
-                return tf.ensure_shape(per_chain(x), before.shape)
+                shape = tf.concat([batch_shape, tf.shape(x)[1:]], axis=0)
+                return tf.ensure_shape(tf.reshape(x, shape), before.shape)
 
             new, proposed = transition.state, transition.proposed
             return packing.like_state(current_state, unpack(new.position)), KernelResults(

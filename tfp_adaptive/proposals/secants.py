@@ -85,7 +85,8 @@ def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[T
     """The matrix with its spectrum made positive (equation 23), and [C] whether it was not.
 
     Eigenvalues are replaced by their absolute values, at least `floor` times the mean of those of
-    `fallback`, where one of them is below that. A matrix that is not finite gives way to `fallback`.
+    `fallback`, where one of them is below that. A matrix that is not finite gives way to
+    `fallback`.
     """
     is_finite = tf.reduce_all(tf.math.is_finite(matrix), axis=[-2, -1])
     matrix = tf.where(_columns(is_finite), matrix, fallback)

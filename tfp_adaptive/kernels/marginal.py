@@ -1,0 +1,294 @@
+"""The core step of pseudo-marginal samplers: propose theta and noise, estimate, accept.
+
+For every chain, with the lane (q, u, u~) whose turn it is, step size eps and covariance Sigma:
+
+    S   = eps^2 H, with H = Sigma or a quasi-Newton matrix of the other lanes
+    q'  ~ N(q + S g(q, u~) / 2, S)
+    u'  = rho u + sqrt(1 - rho^2) xi,   and u~' likewise;   xi ~ N(0, I)
+    accept (q', u', u~') with probability min(1, exp(-Delta)),
+        Delta = log p(q, u) - log p(q', u') + log N(q' | q) - log N(q | q')
+
+The other lanes stay as they are, so S is the same in both directions: a Metropolis-Hastings step
+within a Gibbs sampler over the lanes. As published, the forward density uses the S of the lane's
+last move instead, which is no such step: that chain is biased.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import chains, random
+from tfp_adaptive.internal.curvature import stable_scale
+from tfp_adaptive.kernels import lanes, metropolis, windowed
+from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
+from tfp_adaptive.proposals import gaussian
+from tfp_adaptive.tuning import MetricEstimator
+from tfp_adaptive.typing import ChainState, Event, LogDensity, Move, Sampler, Tensor
+
+
+class Marginal(NamedTuple):
+    """A posterior that is estimated, on packed positions."""
+
+    at: Callable[[Tensor], LogDensity]
+    """Noise [C, K] -> the density that it makes of the estimate."""
+    event: Event
+
+
+class Scaled(NamedTuple):
+    """What is learned of the proposal."""
+
+    factor: Tensor
+    """C [D, D]."""
+    step_size: Tensor
+    """eps."""
+
+
+class Draw(NamedTuple):
+    """Standard normals of a move."""
+
+    proposal: Tensor
+    """[C, D]."""
+    noise: Tensor
+    """[C, K] xi."""
+    drift_noise: Tensor
+    """[C, K], or [C, 0]."""
+
+
+class Design(NamedTuple):
+    """One choice for every axis: an algorithm."""
+
+    noise_size: int
+    proposal: gaussian.GaussianProposal
+    correlation: float
+    """rho."""
+    is_published: bool = False
+
+    @property
+    def drift_noise_size(self) -> int:
+        """K where a second block of noise drives the proposal, else 0."""
+        return self.noise_size if self.proposal.matrix is not None else 0
+
+    @property
+    def num_estimates(self) -> int:
+        """Estimates of the likelihood a step."""
+        return 2 if self.drift_noise_size else 1
+
+
+def split(metric: MetricEstimator) -> MetricEstimator:
+    """The same metric with eps kept apart from C: a quasi-Newton matrix takes the place of C.
+
+    Args:
+      metric: dense.
+    """
+    log_det = metric.preconditioner.log_det
+
+    def both(scaled):
+        size = scaled.factor.shape[-1]
+        return log_det(scaled.factor) + size * tf.math.log(scaled.step_size)
+
+    return metric._replace(
+        preconditioner=metric.preconditioner._replace(log_det=both), scale=Scaled
+    )
+
+
+def sampler(design: Design, axes: windowed.Axes) -> Sampler:
+    """A sampler that tunes Sigma and eps for the first `num_adaptation_steps` steps.
+
+    Args:
+      design: of the step.
+      axes: of the tuning.
+    """
+    made = windowed.windowed_sampler(axes)
+    return made._replace(
+        init=functools.partial(_init, design, axes),
+        init_info=functools.partial(_init_info, design, made.init_info),
+        uses_score=design.proposal.uses_score,
+    )
+
+
+def fixed(design: Design, parameters: Scaled) -> Sampler:
+    """The moves alone.
+
+    Args:
+      design: of the step.
+      parameters: that were learned.
+    """
+    made = windowed.fixed_sampler(mover(design), parameters)
+    return made._replace(uses_score=design.proposal.uses_score)
+
+
+def mover(design: Design) -> windowed.Mover:
+    """The move as the tuning knows it.
+
+    Args:
+      design: of the step.
+    """
+    return windowed.Mover(
+        draw=functools.partial(_draw, design),
+        move=functools.partial(_move, design),
+        stable_fraction=0.5,
+    )
+
+
+def _init(design, axes, target, state):
+    dtype, size = state.position.dtype, target.event.size
+    guess = tf.ones([], dtype)
+    if design.proposal.uses_score:
+        noise = lanes.last(state.memory).noise
+        guess = axes.mover.stable_fraction * stable_scale(target.at(noise), state)
+    if axes.pool_fn is not None:
+        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
+        guess = total / count
+    factor = guess * axes.metric.unit(size, dtype)
+    rule = axes.step_size_rule.init(tf.zeros([], dtype))
+    learning = windowed.Tuning(rule, axes.metric.init(size, dtype), factor)
+    return Adaptation(axes.metric.scale(factor, tf.ones([], dtype)), learning)
+
+
+def _init_info(design, init_info, dtype):
+    # beside the estimates at the start, that behind the first scale
+    num_estimates = design.num_estimates + int(design.proposal.uses_score)
+    return init_info(dtype)._replace(num_gradients=tf.constant(num_estimates))
+
+
+def _draw(design, seed, num_chains, event_size, dtype):
+    proposal_seed, noise_seed, drift_seed, accept_seed = random.split(seed, 4)
+    return Noise(
+        move=Draw(
+            random.normal([num_chains, event_size], proposal_seed, dtype),
+            random.normal([num_chains, design.noise_size], noise_seed, dtype),
+            random.normal([num_chains, design.drift_noise_size], drift_seed, dtype),
+        ),
+        entropy=(),
+        log_uniform=metropolis.draw_log_uniform(accept_seed, num_chains, dtype),
+    )
+
+
+def _move(design, target, parameters, step_size, state, noise):
+    memory = state.memory
+    lane = lanes.take(memory, memory.turn)
+    if design.proposal.num_lanes == 1:
+        lane = lane._replace(position=state.position, log_prob=state.log_prob, score=state.score)
+    here, memory = _factor(design, memory, parameters, step_size)
+    there = _factor_of_last_move(lane, here) if design.is_published else here
+    draw = noise.move
+    whitened = draw.proposal + _pull(design, there, lane)
+    position = lane.position + tf.linalg.matvec(there, whitened)
+    proposed = _evaluate(
+        design,
+        target,
+        position,
+        _refreshed(design, lane.noise, draw.noise),
+        _refreshed(design, lane.drift_noise, draw.drift_noise),
+        _square(here) if design.is_published else lane.covariance,
+    )
+    if design.is_published:
+        back = tf.linalg.triangular_solve(here, (position - lane.position)[..., tf.newaxis])
+        back = back[..., 0] + _pull(design, here, proposed)
+        volume = _log_det(here) - _log_det(there)
+    else:
+        back = whitened + _pull(design, here, proposed)
+        volume = 0.0
+    kinetic = (chains.squared_norm(back) - chains.squared_norm(draw.proposal)) / 2
+    move = _as_move(lane, proposed, lane.log_prob - proposed.log_prob + kinetic + volume)
+    transition = metropolis.metropolis_hastings(move, noise.log_uniform)
+    new = _chosen(transition.is_accepted, proposed, lane)
+    transition = transition._replace(
+        state=transition.state._replace(memory=lanes.put(memory, new)),
+    )
+    accept_prob = metropolis.accept_prob(transition)
+    return windowed.Step(transition, accept_prob, design.num_estimates)
+
+
+def _factor(design, memory, parameters, step_size):
+    """The Cholesky factor of S, [D, D] or [C, D, D], and the memory with its counts."""
+    eps = step_size * parameters.step_size
+    eps = eps if eps.shape.rank == 0 else eps[..., tf.newaxis]
+    matrix_of = design.proposal.matrix
+    if matrix_of is None:
+        return eps * parameters.factor, memory
+    sigma = tf.linalg.matmul(parameters.factor, parameters.factor, transpose_b=True)
+    matrix = matrix_of(*lanes.others(memory), sigma)
+    covariance = tf.square(eps) * matrix.value
+    if design.proposal.trust_region:
+        covariance = gaussian.limited(covariance, sigma)
+    corrected = memory.num_corrected + tf.cast(matrix.is_corrected, tf.int32)
+    memory = memory._replace(num_pairs=matrix.num_pairs, num_corrected=corrected)
+    return tf.linalg.cholesky(covariance), memory
+
+
+def _factor_of_last_move(lane, factor):
+    """That of the lane's own covariance; at its first move there is none yet."""
+    has_moved = tf.linalg.trace(lane.covariance)[:, tf.newaxis, tf.newaxis] > 0
+    return tf.linalg.cholesky(tf.where(has_moved, lane.covariance, _square(factor)))
+
+
+def _pull(design, factor, lane):
+    """L^T g / 2: the drift, whitened."""
+    if not design.proposal.uses_score:
+        return tf.zeros_like(lane.position)
+    score = lane.drift_score if design.drift_noise_size else lane.score
+    return tf.linalg.matvec(factor, score, transpose_a=True) / 2
+
+
+def _refreshed(design, noise, draw):
+    return design.correlation * noise + (1 - design.correlation**2) ** 0.5 * draw
+
+
+def _evaluate(design, target, position, noise, drift_noise, covariance):
+    """The lane at a position, with the estimates that it needs."""
+    nothing = tf.zeros_like(position[:, :0])
+    if not design.proposal.uses_score:
+        log_prob = target.at(noise).value(position)
+        return lanes.Lane(position, log_prob, nothing, nothing, noise, drift_noise, covariance)
+    log_prob, score = target.at(noise).value_and_score(position)
+    drift_score = nothing
+    if design.drift_noise_size:
+        drift_score = target.at(drift_noise).value_and_score(position)[1]
+    return lanes.Lane(position, log_prob, score, drift_score, noise, drift_noise, covariance)
+
+
+def first_memory(design: Design, target: Marginal, position: Tensor, noise: Draw) -> lanes.Memory:
+    """All lanes at the start of the chain.
+
+    Args:
+      design: of the step.
+      target: the posterior.
+      position: [C, D].
+      noise: of the estimates.
+    """
+    empty = tf.zeros_like(position[:, :, tf.newaxis] * position[:, tf.newaxis])
+    covariance = empty if design.is_published else empty[:, :0, :0]
+    lane = _evaluate(design, target, position, noise.noise, noise.drift_noise, covariance)
+    return lanes.repeat(lane, design.proposal.num_lanes)
+
+
+def _as_move(lane, proposed, energy_change) -> Move:
+    return Move(
+        proposed=ChainState(proposed.position, proposed.log_prob, proposed.score),
+        rejected=ChainState(lane.position, lane.log_prob, lane.score),
+        energy_change=energy_change,
+        midpoint=(),
+        midpoint_score=(),
+        curvature=0,
+        num_gradients=0,
+        trajectory=(),
+    )
+
+
+def _chosen(is_accepted, proposed, lane) -> Any:
+    def choose(new, old):
+        shape = [-1] + [1] * (new.shape.rank - 1)
+        return tf.where(tf.reshape(is_accepted, shape), new, old)
+
+    return tf.nest.map_structure(choose, proposed, lane)
+
+
+def _square(factor):
+    return tf.linalg.matmul(factor, factor, transpose_b=True)
+
+
+def _log_det(factor):
+    return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
