@@ -213,7 +213,7 @@ def _factor(design, memory, parameters, step_size):
     matrix = matrix_of(*lanes.others(memory), sigma)
     covariance = tf.square(eps) * matrix.value
     if design.proposal.trust_region:
-        covariance = gaussian.limited(covariance, sigma)
+        covariance = gaussian.limited(covariance, tf.square(eps) * sigma)
     corrected = memory.num_corrected + tf.cast(matrix.is_corrected, tf.int32)
     memory = memory._replace(num_pairs=matrix.num_pairs, num_corrected=corrected)
     return tf.linalg.cholesky(covariance), memory

@@ -43,7 +43,7 @@ class GaussianProposal(NamedTuple):
     """(positions [C, M - 1, D], scores [C, M - 1, D], log-densities [C, M - 1], Sigma [D, D]) -> H.
     `None`: H = Sigma."""
     trust_region: bool = False
-    """Whether the proposal is multiplied by N(q, Sigma)."""
+    """Whether the proposal is multiplied by N(q, eps^2 Sigma)."""
 
 
 def langevin() -> GaussianProposal:
@@ -78,7 +78,7 @@ def quasi_newton(
     and scores. The matrix starts from, or shrinks to, the learned covariance Sigma.
 
     Args:
-      method: 'bfgs' (damped), 'sr1' (with a trust region of covariance Sigma) or 'ls' (ridge
+      method: 'bfgs' (damped), 'sr1' (with a trust region of covariance eps^2 Sigma) or 'ls' (ridge
         regression). Default 'ls'.
       memory: M >= 3. Default 20.
       min_pairs: pairs below which Sigma takes the place of the matrix. Default `None`: 2 for
