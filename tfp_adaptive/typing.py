@@ -106,8 +106,8 @@ class Preconditioner(NamedTuple):
     """(signs [C, D] of -1 and 1, coin [C] of 0 and 1) -> probe [C, D] with identity covariance:
     a family that treats blocks of coordinates differently keeps their noises apart."""
     prepare: Callable[[Any], Any] = lambda parameters: parameters
-    """parameters -> what the two products take in their place: what they share is computed once a
-    step. A record that borrows another's products borrows its `prepare` too."""
+    """parameters -> what the two products take in their place, computed once a step. A record that
+    borrows another's products borrows its `prepare` too."""
 
 
 class Flow(NamedTuple):
@@ -137,8 +137,7 @@ class Move(NamedTuple):
     rejected: ChainState
     """The state if the proposal is rejected: the current one, but for its velocity."""
     energy_change: Tensor
-    """[C] Delta; the acceptance probability is min(1, exp(-Delta)). Not finite where the chain has
-    no density."""
+    """[C] Delta, accepted with min(1, exp(-Delta)); not finite where the chain has no density."""
     midpoint: Tensor
     """[C, D] position in the middle of the trajectory."""
     midpoint_score: Tensor
@@ -221,9 +220,8 @@ class Entropy(NamedTuple):
     draw: Callable[..., Any]
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
-    """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to
-    D x, `probe_fn` is `Preconditioner.probe`. Chains whose move or estimate is not finite are
-    removed from it afterwards."""
+    """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to D x,
+    `probe_fn` is `Preconditioner.probe`. Chains that are not finite are removed afterwards."""
 
 
 class Optimizer(NamedTuple):

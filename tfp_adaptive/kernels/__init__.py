@@ -3,9 +3,10 @@
 from tfp_adaptive.kernels.base import KernelResults, SamplerKernel
 from tfp_adaptive.kernels.entropy_hmc import EntropyAdaptiveHMC
 from tfp_adaptive.kernels.frozen import FrozenKernel
+from tfp_adaptive.kernels.frozen_marginal import FrozenPseudoMarginal
 from tfp_adaptive.kernels.gradient_mala import GradientAdaptiveMALA
 from tfp_adaptive.kernels.gradient_random_walk import GradientAdaptiveRandomWalk
-from tfp_adaptive.kernels.pseudo_marginal import FrozenPseudoMarginal, PseudoMarginal
+from tfp_adaptive.kernels.pseudo_marginal import PseudoMarginal
 from tfp_adaptive.kernels.windowed_hmc import WindowedHMC
 from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS, WindowedNUTS
 
