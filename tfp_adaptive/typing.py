@@ -220,7 +220,7 @@ class Entropy(NamedTuple):
     draw: Callable[..., Any]
     """(seed, num_chains, event_size, dtype) -> noise."""
     estimate: Callable[..., EntropyEstimate]
-    """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` maps x to D x,
+    """(residual, probe_fn, noise, penalty weight, is_adapting) -> estimate; `residual` is x -> D x,
     `probe_fn` is `Preconditioner.probe`. Chains that are not finite are removed afterwards."""
 
 

@@ -79,7 +79,7 @@ def start(kernel, rng, is_noisy):
 
 
 def p_value(log_likelihood, proposal, seed, mode='valid', scale=0.58):
-    """Of no drift in all lanes' positions and noises, and the relative change of the second moment."""
+    """Of no drift in the lanes, and the relative change of the second moment."""
     kernel = FrozenPseudoMarginal(
         tfpa.estimators.Estimator(1, log_likelihood, 1),
         lambda x: tf.zeros_like(x[..., 0]),
