@@ -1,0 +1,154 @@
+"""The pseudo-marginal kernel as a TFP kernel and inside `sample`."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts.comparisons import assert_close, assert_identical, assert_same_signature
+
+tfd = tfp.distributions
+PROPOSALS = {
+    'random_walk': tfpa.proposals.random_walk(),
+    'langevin': tfpa.proposals.langevin(),
+    'bfgs': tfpa.proposals.quasi_newton('bfgs', 4),
+    'sr1': tfpa.proposals.quasi_newton('sr1', 4),
+    'ls': tfpa.proposals.quasi_newton('ls', 4),
+}
+every_proposal = pytest.mark.parametrize('name', PROPOSALS)
+
+
+def log_likelihood(noise, x, y):
+    exact = -tf.reduce_sum(tf.square(x), axis=-1) / 2 - tf.square(y - x[..., 0]) / 2
+    return exact + 0.5 * noise[..., 0] * tf.cos(y) - 0.125 * tf.cos(y) ** 2
+
+
+def log_prior(x, y):
+    del x
+    return -tf.square(y) / 8
+
+
+def make(name, num_adaptation_steps=6, **settings):
+    estimator = tfpa.estimators.Estimator(2, log_likelihood, 1)
+    return tfpa.PseudoMarginal(
+        estimator, log_prior, num_adaptation_steps, PROPOSALS[name], **settings
+    )
+
+
+def start(batch_shape, dtype='float64'):
+    x = tf.random.stateless_normal([*batch_shape, 2], (0, 1), dtype=dtype)
+    return [x, x[..., 1] / 2]
+
+
+def run(kernel, state, results, steps):
+    step = tf.function(kernel.one_step, autograph=False)
+    for i in steps:
+        state, results = step(state, results, seed=tf.constant([3, i]))
+    return state, results
+
+
+@every_proposal
+@pytest.mark.parametrize(('batch', 'dtype'), [((), 'float64'), ((2, 3), 'float32')])
+def test_structure_shapes_and_dtypes(name, batch, dtype):
+    kernel, state = make(name), start(batch, dtype)
+    results = kernel.bootstrap_results(state)
+    new, after = kernel.one_step(state, results, seed=(0, 1))
+    assert_same_signature(new, state)
+    assert_same_signature(after, results)
+    frozen = kernel.frozen(after)
+    again, frozen_results = frozen.one_step(new, frozen.bootstrap_results(new), seed=(0, 1))
+    assert_same_signature(again, state)
+    assert_same_signature(frozen_results.memory, results.memory)
+
+
+@every_proposal
+def test_what_is_carried_is_the_estimate_at_the_state(name):
+    """The results, the lane and a fresh evaluation with the lane's noise agree."""
+    kernel, state = make(name), start([5])
+    state, results = run(kernel, state, kernel.bootstrap_results(state), range(7))
+    frozen = kernel.frozen(results)
+    fresh = frozen.bootstrap_results(state)
+    assert_close(fresh.target_log_prob, results.target_log_prob, rtol=1e-12)
+    assert_close(fresh.grads_target_log_prob, results.grads_target_log_prob, rtol=1e-12)
+    assert_identical(fresh.memory, results.memory)
+
+
+@every_proposal
+def test_adaptation_ends_and_what_is_saved_goes_on(name):
+    kernel, state = make(name), start([5])
+    first, results = run(kernel, state, kernel.bootstrap_results(state), range(6))
+    end, last = run(kernel, first, results, range(6, 12))
+    assert_identical(last.adaptation, results.adaptation)
+    copied = tf.nest.map_structure(lambda x: tf.constant(x.numpy()), (first, results))
+    assert_identical(run(make(name), *copied, range(6, 12)), (end, last))
+
+
+@pytest.mark.parametrize('name', ['random_walk', 'bfgs', 'ls'])
+def test_xla_takes_the_same_steps(name):
+    kernel, state = make(name), start([5])
+    results = kernel.bootstrap_results(state)
+    eager = kernel.one_step(state, results, seed=(0, 1))
+    compiled = tf.function(kernel.one_step, jit_compile=True)(state, results, seed=(0, 1))
+    assert_close(compiled, eager, rtol=1e-8)
+
+
+@every_proposal
+def test_chains_are_independent_but_for_what_they_learn(name):
+    kernel, state = make(name, 0), start([4])
+    frozen = kernel.frozen(kernel.bootstrap_results(state))
+    results = frozen.bootstrap_results(state)
+    new, _ = frozen.one_step(state, results, seed=(0, 1))
+    other = [tf.concat([x[:1], x[1:] + 1], axis=0) for x in state]
+    moved, _ = frozen.one_step(other, frozen.copy(memory=None).bootstrap_results(other), (0, 1))
+    assert_close([x[0] for x in moved], [x[0] for x in new], rtol=1e-12)
+
+
+def test_a_region_without_estimate_is_never_entered():
+    estimator = tfpa.estimators.Estimator(
+        1, lambda u, x: tf.where(x > 0, -x, float('nan')) + 0 * u[..., 0], 1
+    )
+    kernel = tfpa.PseudoMarginal(estimator, tf.zeros_like, 50)
+    draws = tfp.mcmc.sample_chain(100, tf.ones([20]), kernel=kernel, trace_fn=None, seed=(0, 1))
+    assert np.all(draws > 0)
+
+
+def test_the_noise_of_a_chain_moves_as_asked():
+    """With a flat likelihood the noise is an autoregression of correlation rho."""
+    estimator = tfpa.estimators.Estimator(4000, lambda u, x: -tf.square(x) * 0, 1)
+    kernel = tfpa.PseudoMarginal(estimator, lambda x: 0 * x, 0, auxiliary_correlation=0.7)
+    results = kernel.bootstrap_results(tf.zeros([1]))
+    _, after = kernel.one_step(tf.zeros([1]), results, seed=(0, 1))
+    before, after = (np.ravel(r.memory.lanes.noise) for r in (results, after))
+    assert abs(np.corrcoef(before, after)[0, 1] - 0.7) < 4 * (1 - 0.49) / np.sqrt(4000)
+    assert abs(after.var() - 1) < 4 * np.sqrt(2 / 4000)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'error', 'words'),
+    [
+        ({'auxiliary_correlation': 1.0}, ValueError, '`auxiliary_correlation`'),
+        ({'mode': 'fast'}, ValueError, '`mode`'),
+        ({'mode': 'as_published'}, ValueError, '`mode`'),
+        ({'proposal': tfpa.proposals.leapfrog(2)}, TypeError, '`proposal`'),
+        ({'estimator': log_likelihood}, TypeError, '`estimator`'),
+        ({'prior_log_prob_fn': 3}, TypeError, '`prior_log_prob_fn`'),
+        ({'num_adaptation_steps': tf.constant(3)}, ValueError, '`num_adaptation_steps`'),
+    ],
+)
+def test_misuse(settings, error, words):
+    good = {
+        'estimator': tfpa.estimators.Estimator(2, log_likelihood, 1),
+        'prior_log_prob_fn': log_prior,
+    }
+    with pytest.raises(error, match=words):
+        tfpa.PseudoMarginal(**{**good, **settings})
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [({'method': 'dfp'}, '`method`'), ({'memory': 2}, '`memory`'), ({'penalty': 0}, '`penalty`')],
+)
+def test_misuse_of_quasi_newton(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        tfpa.proposals.quasi_newton(**arguments)
