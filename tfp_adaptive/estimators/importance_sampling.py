@@ -22,7 +22,7 @@ def importance_sampling(
     num_groups: int,
     num_particles: int = 100,
     *,
-    score: str = 'fisher',
+    score: str = 'pathwise',
     shared_weights: bool = False,
 ) -> Estimator:
     """Likelihood of a model with one random effect a group, by importance sampling.
@@ -39,9 +39,11 @@ def importance_sampling(
         [*batch, 1]. The law of the effects themselves is one; a fit to the data is better.
       num_groups: T.
       num_particles: N. Default 100.
-      score: 'fisher' is sum_tj W_tj grad log p(y_t, x_tj | theta) with normalized weights W and
-        the effects held fixed; 'pathwise' is the derivative of the estimate itself, noise held
-        fixed. Both tend to the score as N grows. Default 'fisher'.
+      score: 'pathwise' is the derivative of the estimate itself, noise held fixed; 'fisher', as
+        published, is sum_tj W_tj grad log p(y_t, x_tj | theta) with normalized weights W and the
+        effects held fixed. Both tend to the score as N grows, but the noise of 'fisher' explodes
+        where the effects have hardly any spread, and chains that it drives do not get there.
+        Default 'pathwise'.
       shared_weights: whether one weight is shared by all groups, as published:
         log p = log (1/N) sum_j prod_t w_tj. Also unbiased, but much noisier. Default `False`.
 

@@ -180,8 +180,8 @@ def _move(design, target, parameters, step_size, state, noise):
         design,
         target,
         position,
-        _refreshed(design, lane.noise, draw.noise),
-        _refreshed(design, lane.drift_noise, draw.drift_noise),
+        refreshed(design, lane.noise, draw.noise),
+        refreshed(design, lane.drift_noise, draw.drift_noise),
         _square(here) if design.is_published else lane.covariance,
     )
     if design.is_published:
@@ -233,7 +233,14 @@ def _pull(design, factor, lane):
     return tf.linalg.matvec(factor, score, transpose_a=True) / 2
 
 
-def _refreshed(design, noise, draw):
+def refreshed(design: Design, noise: Tensor, draw: Tensor) -> Tensor:
+    """The noise of the next estimate, by a step of Crank and Nicolson.
+
+    Args:
+      design: of the step.
+      noise: of this one.
+      draw: standard normals.
+    """
     return design.correlation * noise + (1 - design.correlation**2) ** 0.5 * draw
 
 

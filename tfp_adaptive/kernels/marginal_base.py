@@ -3,6 +3,7 @@
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.estimators import Estimator
 from tfp_adaptive.internal import log_density, packing, random
@@ -31,6 +32,35 @@ class MarginalKernel(base.SamplerKernel):
         super().__init__(parameters, sampler)
         self._design = design
         self._memory = memory
+
+    def log_estimate_variance(self, state, seed, num_repeats: int = 32):
+        """How noisy the log-likelihood is from one step to the next, with the state held fixed.
+
+        Args:
+          state: of the chains, structure of parts [*batch, *event].
+          seed: see `tfp.random.sanitize_seed`.
+          num_repeats: pairs of estimates per chain. Default 32.
+
+        Returns:
+          Half the variance of log p(theta, u') - log p(theta, u), a scalar: the mean over chains.
+          For `auxiliary_correlation=0` it is the variance of the log-estimate.
+        """
+        parts = packing.to_parts(state)
+        prior = tf.convert_to_tensor(self.target_log_prob_fn(*parts))
+        shape = [*prior.shape, self._design.noise_size]
+        seeds = random.split(tfp.random.sanitize_seed(seed), 2)
+
+        @tf.function(autograph=False)
+        def square(index):
+            noise, draw = (
+                random.normal(shape, random.fold_in(one, index), prior.dtype) for one in seeds
+            )
+            moved = marginal.refreshed(self._design, noise, draw)
+            estimate = self.parameters['estimator'].log_likelihood
+            return tf.square(estimate(moved, *parts) - estimate(noise, *parts))
+
+        changes = [square(tf.constant(index)) for index in range(num_repeats)]
+        return tf.reduce_mean(tf.stack(changes)) / 2
 
     def _evaluate(self, parts):
         prior = tf.convert_to_tensor(self.target_log_prob_fn(*parts))

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.findings import settling
+from tfp_adaptive.sampling.findings import estimates, settling
 
 MAX_RHAT = 1.01
 """R-hat above this says that the chains disagree."""
@@ -41,6 +41,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *_nonfinite_draws(run),
         *_stuck_chains(run),
         *_divergences(run),
+        *estimates.variance_concerns(run),
         *settling.acceptance_concerns(run, mixes_well=not mixing),
         *settling.drift_concerns(run, mixes_well=not mixing),
         *mixing,
