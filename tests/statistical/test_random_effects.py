@@ -63,14 +63,32 @@ def sample(proposal, num_particles=20, num_results=3000, **settings):
 @pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
 def test_the_posterior_is_that_of_quadrature(name):
     run = sample(PROPOSALS[name])
-    z, ess = moment_z_scores(run.states, *quadrature())
+    # lanes are chains of their own: next to one another they would look independent
+    num_lanes = getattr(PROPOSALS[name], 'num_lanes', 1)
+    draws = np.reshape(run.states, [3000 // num_lanes, num_lanes * 20, 2])
+    z, ess = moment_z_scores(draws, *quadrature())
     assert ess > 200
     assert np.max(np.abs(z)) < largest_z(z.size)
     estimates = 2 if name in ('bfgs', 'ls') else 1
     assert run.diagnostics.num_sampling_gradients == 1 + 3000 * estimates
 
 
-def test_a_noisy_likelihood_is_reported():
+@pytest.mark.parametrize(('scale', 'is_noisy'), [(2.5, True), (1.0, False)])
+def test_a_noisy_likelihood_is_reported(scale, is_noisy):
+    """The log-estimate of a Gaussian posterior with noise of a known variance."""
+    estimator = tfpa.estimators.Estimator(
+        1, lambda u, x: -tf.square(x) / 2 + scale * u[..., 0] - scale**2 / 2, 1
+    )
+    kernel = tfpa.PseudoMarginal(estimator, tf.zeros_like, 100, auxiliary_correlation=0.0)
+    variance = kernel.log_estimate_variance(tf.zeros([50]), seed=2)
+    assert abs(variance - scale**2) < 5 * scale**2 * np.sqrt(2 / (32 * 50))
     with pytest.warns(tfpa.sampling.SamplingWarning) as warned:
-        sample(None, num_particles=1, num_results=200, auxiliary_correlation=0.0)
-    assert any('log-estimate of the likelihood' in str(w.message) for w in warned)
+        tfpa.sample(
+            tf.zeros_like,
+            *(20, 100, 4),
+            initial_state=tf.zeros([]),
+            kernel=kernel,
+            seed=1,
+            progress=False,
+        )
+    assert any('log-estimate' in str(one.message) for one in warned) == is_noisy

@@ -21,7 +21,7 @@ def variance_concerns(run: Any) -> Iterator[str]:
     variance = float(kernel.log_estimate_variance(run.final_state, seed=(0, 1)))
     if not variance <= MAX_VARIANCE:
         yield (
-            f'The log-estimate of the likelihood is noisy: variance {variance:.1f} (half that of its '
-            f'change in a step by the noise alone), where at most {MAX_VARIANCE:g} is good; raise '
+            f'The log-estimate of the likelihood is noisy: variance {variance:.1f} (half that of '
+            f'its change in a step by the noise alone), where at most {MAX_VARIANCE:g} is good; raise '
             'the number of particles or `auxiliary_correlation`.'
         )
