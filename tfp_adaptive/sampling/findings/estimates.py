@@ -22,6 +22,6 @@ def variance_concerns(run: Any) -> Iterator[str]:
     if not variance <= MAX_VARIANCE:
         yield (
             f'The log-estimate of the likelihood is noisy: variance {variance:.1f} (half that of '
-            f'its change in a step by the noise alone), where at most {MAX_VARIANCE:g} is good; raise '
-            'the number of particles or `auxiliary_correlation`.'
+            f'its change in a step by the noise alone), where at most {MAX_VARIANCE:g} is good; '
+            'raise the number of particles or `auxiliary_correlation`.'
         )
