@@ -195,9 +195,8 @@ def _move(design, target, parameters, step_size, state, noise):
     move = _as_move(lane, proposed, lane.log_prob - proposed.log_prob + kinetic + volume)
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
     new = _chosen(transition.is_accepted, proposed, lane)
-    transition = transition._replace(
-        state=transition.state._replace(memory=lanes.put(memory, new)),
-    )
+    after = transition.state._replace(memory=lanes.put(memory, new))
+    transition = transition._replace(state=after)
     accept_prob = metropolis.accept_prob(transition)
     return windowed.Step(transition, accept_prob, design.num_estimates)
 
