@@ -53,13 +53,13 @@ def diagonal_floor(coordinates: str, min_diagonal: float | None) -> float:
 
 
 def initial_scale_vector(initial_scale, guess, event_size: int, dtype):
-    """`initial_scale` (scalar or [D]) or else the scalar `guess`, as a vector [D].
+    """`initial_scale`, or else `guess`, as a vector [D]; either is a scalar or [D].
 
     Raises:
       ValueError: if `initial_scale` is not positive or does not broadcast to [D].
     """
     if initial_scale is None:
-        return tf.fill([event_size], tf.cast(guess, dtype))
+        return tf.broadcast_to(tf.cast(guess, dtype), [event_size])
     scale = tf.convert_to_tensor(initial_scale, dtype)
     static = tf.get_static_value(scale)
     if scale.shape.rank not in (0, 1) or (

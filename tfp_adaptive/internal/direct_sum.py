@@ -44,10 +44,10 @@ def direct_sum(
         )
 
     def init(event_size, dtype, guess):
-        del event_size
+        shares = take(tf.broadcast_to(guess, [1, event_size]))
         return tuple(
-            family.init(size, dtype, guess)
-            for family, size in zip(families, group_sizes, strict=True)
+            family.init(size, dtype, share[0])
+            for family, size, share in zip(families, group_sizes, shares, strict=True)
         )
 
     def gradient(parameters, pairs):

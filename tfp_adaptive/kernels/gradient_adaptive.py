@@ -109,6 +109,18 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     )
 
 
+def first_preconditioner(axes: Axes, target: LogDensity, scale: Tensor) -> Any:
+    """Parameters of the preconditioner before anything is learned.
+
+    Args:
+      axes: one choice for every axis.
+      target: for its parts and its type.
+      scale: a stable scale of the moves, scalar or [D].
+    """
+    guess = axes.proposal.stable_fraction * scale
+    return _geometry(axes, target).init(target.event.size, guess.dtype, guess)
+
+
 def _geometry(axes, target) -> Geometry:
     return make_geometry(
         target.event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
