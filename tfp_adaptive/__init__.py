@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tfp_adaptive import (
     distribute,
     entropy,
+    kernel_functions,
     objectives,
     optimizers,
     preconditioners,
@@ -36,6 +37,7 @@ __all__ = [
     '__version__',
     'distribute',
     'entropy',
+    'kernel_functions',
     'objectives',
     'optimizers',
     'plots',
