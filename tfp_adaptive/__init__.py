@@ -16,6 +16,7 @@ from tfp_adaptive import (
 )
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
+    AdaptiveMetropolis,
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tfp_adaptive import plots
 
 __all__ = [
+    'AdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',

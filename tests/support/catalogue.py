@@ -32,6 +32,7 @@ class Entry:
       uses_score: whether an evaluation by the frozen kernel is a gradient.
       max_copies: of the target in a compiled step of the frozen kernel.
       max_product_copies: of its Hessian-vector product, beside those, while adapting.
+      learns_by_gradient: whether the adapting kernel needs gradients of the target.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Entry:
     uses_score: bool = True
     max_copies: int = 1
     max_product_copies: int = 1
+    learns_by_gradient: bool = True
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -54,6 +56,10 @@ def _gradient_mala(score):
 
 def _windowed(num_leapfrog_steps, **axes):
     return lambda fn, n, **more: tfpa.WindowedHMC(fn, num_leapfrog_steps, n, **axes, **more)
+
+
+def _moments(**axes):
+    return lambda fn, n, **more: tfpa.AdaptiveMetropolis(fn, n, **axes, **more)
 
 
 def _exactly(count):
@@ -103,6 +109,8 @@ _DENSE = tfpa.tuning.covariance()
 
 _ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
 
+_WITHOUT_GRADIENT = (_ONE, _NONE, 0, False, 1, 0, False)
+
 KERNELS = (
     Entry('mala', _hmc(1), _ONE, _NONE),
     Entry('hmc2', _hmc(2), _TWO, _roulette, max_copies=2),
@@ -131,6 +139,8 @@ KERNELS = (
     Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),
     Entry('windowed_hmc3_diagonal', _windowed(3), _exactly(3), _NONE, max_copies=2),
     Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
+    Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
+    Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
 )
 
 DEFAULT = KERNELS[1]

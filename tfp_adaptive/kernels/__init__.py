@@ -1,5 +1,6 @@
 """Transition kernels: short compositions over the axes."""
 
+from tfp_adaptive.kernels.adaptive_metropolis import AdaptiveMetropolis
 from tfp_adaptive.kernels.base import KernelResults, SamplerKernel
 from tfp_adaptive.kernels.entropy_hmc import EntropyAdaptiveHMC
 from tfp_adaptive.kernels.frozen import FrozenKernel
@@ -9,6 +10,7 @@ from tfp_adaptive.kernels.windowed_hmc import WindowedHMC
 from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS, WindowedNUTS
 
 __all__ = [
+    'AdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'FrozenKernel',
     'FrozenNUTS',
