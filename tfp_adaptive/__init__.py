@@ -20,6 +20,7 @@ from tfp_adaptive.kernels import (
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
+    KernelAdaptiveMetropolis,
     WindowedHMC,
     WindowedNUTS,
 )
@@ -33,6 +34,7 @@ __all__ = [
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'KernelAdaptiveMetropolis',
     'Until',
     'WindowedHMC',
     'WindowedNUTS',

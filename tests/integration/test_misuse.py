@@ -282,7 +282,7 @@ DENSITIES = {
     'no gradient': (
         {'target': lambda q: tf.stop_gradient(gaussian(q))},
         ValueError,
-        '`target` does not depend on all parts.*without NumPy.*or pass a `kernel` without gradients, such as.*AdaptiveMetropolis',
+        '`target` does not depend on all parts.*NumPy.*`kernel` without.*AdaptiveMetropolis',
     ),
     'no gradient, default kernel': (
         {'target': lambda q: tf.stop_gradient(gaussian(q)), 'kernel': None},

@@ -33,6 +33,7 @@ class Entry:
       max_copies: of the target in a compiled step of the frozen kernel.
       max_product_copies: of its Hessian-vector product, beside those, while adapting.
       learns_by_gradient: whether the adapting kernel needs gradients of the target.
+      learns_matrix: whether what it learns is one matrix, or map, for all positions.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Entry:
     max_copies: int = 1
     max_product_copies: int = 1
     learns_by_gradient: bool = True
+    learns_matrix: bool = True
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -60,6 +62,13 @@ def _windowed(num_leapfrog_steps, **axes):
 
 def _moments(**axes):
     return lambda fn, n, **more: tfpa.AdaptiveMetropolis(fn, n, **axes, **more)
+
+
+def _embedding(subsample_size):
+    function = tfpa.kernel_functions.gaussian(3.0)
+    return lambda fn, n, **more: tfpa.KernelAdaptiveMetropolis(
+        fn, n, function, subsample_size, **more
+    )
 
 
 def _exactly(count):
@@ -141,6 +150,8 @@ KERNELS = (
     Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
     Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
     Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
+    Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, learns_matrix=False),
 )
 
 DEFAULT = KERNELS[1]
@@ -159,16 +170,17 @@ REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'hmc2_momentum', 'random_walk')
 and one that carries no score."""
 
 
-def _parametrize(entries):
+def parametrize(entries):
+    """For tests of some entries."""
     return pytest.mark.parametrize('entry', entries, ids=lambda entry: entry.name)
 
 
-every_kernel = _parametrize(KERNELS)
+every_kernel = parametrize(KERNELS)
 
 
 def in_depth(*more: Entry, where: Callable = lambda entry: True):
     """For tests that take long to compile: all among the slow tests, else representatives."""
-    return _parametrize(
+    return parametrize(
         [
             pytest.param(entry, marks=[] if entry.name in REPRESENTATIVES else pytest.mark.slow)
             for entry in (*KERNELS, *more)

@@ -6,6 +6,10 @@ from tfp_adaptive.kernels.entropy_hmc import EntropyAdaptiveHMC
 from tfp_adaptive.kernels.frozen import FrozenKernel
 from tfp_adaptive.kernels.gradient_mala import GradientAdaptiveMALA
 from tfp_adaptive.kernels.gradient_random_walk import GradientAdaptiveRandomWalk
+from tfp_adaptive.kernels.kernel_adaptive_metropolis import (
+    FrozenKernelMetropolis,
+    KernelAdaptiveMetropolis,
+)
 from tfp_adaptive.kernels.windowed_hmc import WindowedHMC
 from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS, WindowedNUTS
 
@@ -13,9 +17,11 @@ __all__ = [
     'AdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'FrozenKernel',
+    'FrozenKernelMetropolis',
     'FrozenNUTS',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'KernelAdaptiveMetropolis',
     'KernelResults',
     'SamplerKernel',
     'WindowedHMC',

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tfp_adaptive import tuning
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal.numbers import check_accept_prob, check_number
 from tfp_adaptive.kernels import base, frozen, moment_adaptive, windowed_base
 from tfp_adaptive.tuning import StepSizeRule
@@ -83,9 +84,8 @@ class AdaptiveMetropolis(base.SamplerKernel):
             is not adapted.
         """
         parameters = dict(locals())
-        for flag in ('rao_blackwell', 'adapt_scale'):
-            if not isinstance(parameters[flag], bool):
-                raise TypeError(f'`{flag}` must be True or False; got {parameters[flag]!r:.60}.')
+        arguments.check_flag('rao_blackwell', rao_blackwell)
+        arguments.check_flag('adapt_scale', adapt_scale)
         self._axes = moment_adaptive.Axes(
             rao_blackwell=rao_blackwell,
             scale_rule=choose_scale_rule(adapt_scale, scale_rule, target_accept_prob),

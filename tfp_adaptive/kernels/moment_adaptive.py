@@ -22,7 +22,7 @@ from tfp_adaptive.kernels.geometry import make_move
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
 from tfp_adaptive.tuning import StepSizeRule, learned_covariance
 from tfp_adaptive.tuning.learned_covariance import LearnedCovariance
-from tfp_adaptive.typing import Info, Preconditioner, Sampler, Tensor
+from tfp_adaptive.typing import ChainState, Info, Preconditioner, Sampler, Tensor, Transition
 
 PROPOSAL = proposals.random_walk()
 
@@ -48,14 +48,17 @@ class Learning(NamedTuple):
     """State of the rule of lambda, or log lambda where it is fixed."""
 
 
-class _Totals(NamedTuple):
+class Totals(NamedTuple):
     """What all chains have to say, summed; pooled over replicas once a step."""
 
     num_chains: Tensor
     num_alive: Tensor
     accept_prob: Tensor
     accept_prob_alive: Tensor
-    moments: learned_covariance.Sums
+    log_volume: Tensor
+    """Log-determinants of the proposals' factors, where they differ from chain to chain."""
+    moments: Any
+    """Sums that the proposal is learned from."""
 
 
 def moment_sampler(axes: Axes) -> Sampler:
@@ -69,7 +72,7 @@ def moment_sampler(axes: Axes) -> Sampler:
     """
     return Sampler(
         init=functools.partial(_init, axes),
-        init_info=_init_info,
+        init_info=init_info,
         draw=functools.partial(frozen.draw_noise, PROPOSAL),
         step=functools.partial(_step, axes),
         uses_score=False,
@@ -82,24 +85,25 @@ def initial_log_scale(event_size: int, dtype: Any) -> Tensor:
 
 
 def pooled_start(target, state, pool_fn):
-    """Mean of the positions of all chains that have a density, [D]; zero where there is none."""
-    is_alive = tf.math.is_finite(state.log_prob)
+    """(mean of the positions of the chains that have a density [D], number of these chains)."""
+    is_alive = alive(state)
     first = tf.reduce_sum(chains.keep(is_alive, state.position), axis=0)
     count = tf.reduce_sum(tf.cast(is_alive, first.dtype))
     if pool_fn is not None:
         first, count = pool_fn([first, count])
-    return tf.ensure_shape(first / tf.maximum(count, 1), [target.event.size])
+    return tf.ensure_shape(first / tf.maximum(count, 1), [target.event.size]), count
 
 
 def _init(axes, target, state):
-    mean = pooled_start(target, state, axes.pool_fn)
+    mean, _ = pooled_start(target, state, axes.pool_fn)
     log_scale = initial_log_scale(target.event.size, mean.dtype)
     covariance = learned_covariance.start(mean)
-    scale = log_scale if axes.scale_rule is None else axes.scale_rule.init(log_scale)
+    scale = first_scale(axes.scale_rule, log_scale)
     return Adaptation(tf.exp(log_scale) * covariance.factor, Learning(covariance, scale))
 
 
-def _init_info(dtype):
+def init_info(dtype: Any) -> Info:
+    """Before the first step."""
     zero, count = tf.zeros([], dtype), tf.constant(0)
     return Info(zero, zero, zero, zero, zero, count, count, count)
 
@@ -108,38 +112,64 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     move = make_move(target.event, PROPOSAL, axes.preconditioner)
     moved = move(target, adaptation.preconditioner, step_size, state, noise.move)
     transition = metropolis.metropolis_hastings(moved, noise.log_uniform)
-    totals = _totals(axes, state, transition, adaptation.optimizer.covariance)
-    if axes.pool_fn is not None:
-        totals = tf.nest.pack_sequence_as(totals, axes.pool_fn(tf.nest.flatten(totals)))
-    is_adapting = (step < axes.num_adaptation_steps) & (totals.num_alive > 0)
+    moments = _moments(axes, state, transition, adaptation.optimizer.covariance)
+    totals = total(axes.pool_fn, state, transition, moments)
     adaptation = tf.cond(
-        is_adapting, lambda: _learn(axes, adaptation, totals, step), lambda: adaptation
+        (step < axes.num_adaptation_steps) & (totals.num_alive > 0),
+        lambda: _learn(axes, adaptation, totals, step),
+        lambda: adaptation,
     )
-    info = info._replace(
-        accept_prob=totals.accept_prob / totals.num_chains,
-        entropy=axes.preconditioner.log_det(adaptation.preconditioner),
-        num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
-    )
-    return transition, adaptation, info
+    log_det = axes.preconditioner.log_det(adaptation.preconditioner)
+    return transition, adaptation, report(info, totals, transition, log_det)
 
 
-def _totals(axes, before, transition, covariance):
-    # a chain that never had a density cannot move, whatever is learned: it has no say
-    is_alive = tf.math.is_finite(before.log_prob)
-    accept_prob = metropolis.accept_prob(transition)
-    alive = tf.cast(is_alive, accept_prob.dtype)
-    if axes.rao_blackwell:
-        rows = tf.concat([transition.proposed.position, before.position], axis=0)
-        weights = tf.concat([alive * accept_prob, alive * (1 - accept_prob)], axis=0)
-    else:
-        rows, weights = transition.state.position, alive
-    return _Totals(
+def alive(state: ChainState) -> Tensor:
+    """[C] bool: a chain that never had a density cannot move, so it has no say in learning."""
+    return tf.math.is_finite(state.log_prob)
+
+
+def total(pool_fn, before: ChainState, transition: Transition, moments, log_volume=None) -> Totals:
+    """The sums of one step over all chains of all replicas.
+
+    Args:
+      pool_fn: as kernels take it.
+      before: the state that the step started from.
+      transition: the step.
+      moments: sums over the chains of this replica.
+      log_volume: [C], or `None`.
+    """
+    is_alive, accept_prob = alive(before), metropolis.accept_prob(transition)
+    zero = tf.zeros([], accept_prob.dtype)
+    totals = Totals(
         num_chains=tf.cast(chains.count(is_alive), accept_prob.dtype),
-        num_alive=tf.reduce_sum(alive),
+        num_alive=tf.reduce_sum(tf.cast(is_alive, accept_prob.dtype)),
         accept_prob=tf.reduce_sum(accept_prob),
         accept_prob_alive=tf.reduce_sum(chains.keep(is_alive, accept_prob)),
-        moments=learned_covariance.collect(covariance, rows, weights),
+        log_volume=zero if log_volume is None else tf.reduce_sum(chains.keep(is_alive, log_volume)),
+        moments=moments,
     )
+    if pool_fn is None:
+        return totals
+    return tf.nest.pack_sequence_as(totals, pool_fn(tf.nest.flatten(totals)))
+
+
+def report(info: Info, totals: Totals, transition: Transition, log_det: Tensor) -> Info:
+    """What an observer is told of a step."""
+    return info._replace(
+        accept_prob=totals.accept_prob / totals.num_chains,
+        entropy=log_det,
+        num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
+    )
+
+
+def _moments(axes, before, transition, covariance):
+    weights = tf.cast(alive(before), before.position.dtype)
+    rows = transition.state.position
+    if axes.rao_blackwell:
+        accept_prob = metropolis.accept_prob(transition)
+        rows = tf.concat([transition.proposed.position, before.position], axis=0)
+        weights = tf.concat([weights * accept_prob, weights * (1 - accept_prob)], axis=0)
+    return learned_covariance.collect(covariance, rows, weights)
 
 
 def _learn(axes, adaptation, totals, step):
@@ -154,15 +184,30 @@ def _learn(axes, adaptation, totals, step):
         lambda: learned_covariance.refactor(covariance),
         lambda: covariance,
     )
-    log_scale = scale
-    if axes.scale_rule is not None:
-        rule = axes.scale_rule
-        scale = rule.update(scale, totals.accept_prob_alive / totals.num_alive)
-        log_scale = bounded(tf.where(is_last, rule.learned(scale), rule.current(scale)))
+    scale, log_scale = next_scale(axes.scale_rule, scale, totals, is_last)
     return Adaptation(tf.exp(log_scale) * covariance.factor, Learning(covariance, scale))
 
 
-def bounded(log_scale: Tensor) -> Tensor:
-    """Within a quarter of the exponents of its type: a flat target wants ever longer steps."""
+def first_scale(rule: StepSizeRule | None, log_scale: Tensor) -> Any:
+    """State of the rule, or the logarithm of the scale where there is none."""
+    return log_scale if rule is None else rule.init(log_scale)
+
+
+def next_scale(rule: StepSizeRule | None, state: Any, totals: Totals, is_last: Tensor) -> tuple:
+    """(state, logarithm of the scale) after a step.
+
+    The scale stays within a quarter of the exponents of its type: a flat target wants ever longer
+    steps.
+
+    Args:
+      rule: of the scale; `None` for a fixed one.
+      state: before.
+      totals: of the step, with a chain alive.
+      is_last: whether the rule stops here.
+    """
+    if rule is None:
+        return state, state
+    state = rule.update(state, totals.accept_prob_alive / totals.num_alive)
+    log_scale = tf.where(is_last, rule.learned(state), rule.current(state))
     bound = tf.math.log(tf.constant(log_scale.dtype.max, log_scale.dtype)) / 4
-    return tf.clip_by_value(log_scale, -bound, bound)
+    return state, tf.clip_by_value(log_scale, -bound, bound)
