@@ -17,6 +17,7 @@ from tfp_adaptive import (
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
     AdaptiveMetropolis,
+    CyclicalKernelAdaptiveMetropolis,
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     'AdaptiveMetropolis',
+    'CyclicalKernelAdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',

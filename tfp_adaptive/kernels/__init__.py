@@ -2,6 +2,7 @@
 
 from tfp_adaptive.kernels.adaptive_metropolis import AdaptiveMetropolis
 from tfp_adaptive.kernels.base import KernelResults, SamplerKernel
+from tfp_adaptive.kernels.cyclical_metropolis import CyclicalKernelAdaptiveMetropolis
 from tfp_adaptive.kernels.entropy_hmc import EntropyAdaptiveHMC
 from tfp_adaptive.kernels.frozen import FrozenKernel
 from tfp_adaptive.kernels.gradient_mala import GradientAdaptiveMALA
@@ -15,6 +16,7 @@ from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS, WindowedNUTS
 
 __all__ = [
     'AdaptiveMetropolis',
+    'CyclicalKernelAdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'FrozenKernel',
     'FrozenKernelMetropolis',

@@ -10,6 +10,7 @@ subsample of the history, without a history to keep. With 2 / (t + 1) later stat
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,27 @@ from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
 from tfp_adaptive.proposals import kernel_embedding
 from tfp_adaptive.proposals.kernel_embedding import Embedding
 from tfp_adaptive.tuning import StepSizeRule
-from tfp_adaptive.typing import ChainState, Info, Sampler, Tensor
+from tfp_adaptive.typing import ChainState, Info, Sampler, Tensor, Transition
+
+
+class Cycle(NamedTuple):
+    """Cycles of an exploration and of steps that become ever smaller."""
+
+    num_steps: int
+    exploration_fraction: float
+
+    def is_exploring(self, step: Tensor) -> Tensor:
+        """Whether the step of this number from zero explores."""
+        return tf.cast(step % self.num_steps, tf.float32) <= (
+            self.exploration_fraction * self.num_steps
+        )
+
+    def size(self, step: Tensor, dtype: Any) -> Tensor:
+        """Size of a step, in units of those of the exploration; there is no jump between them."""
+        done = tf.cast(step % self.num_steps, dtype) / self.num_steps
+        first = math.cos(math.pi * self.exploration_fraction) + 1
+        size = (tf.cos(math.pi * done) + 1) / first
+        return tf.where(self.is_exploring(step), tf.ones_like(size), size)
 
 
 class Shape(NamedTuple):
@@ -33,6 +54,7 @@ class Shape(NamedTuple):
     noise_scale: float
     adapts_noise: bool
     """Whether gamma / nu is fixed, and not gamma."""
+    cycle: Cycle | None = None
 
 
 class Axes(NamedTuple):
@@ -44,6 +66,8 @@ class Axes(NamedTuple):
     """t = 1, 2, ... -> probability that a point is renewed."""
     num_adaptation_steps: Any
     pool_fn: Callable[[list], list] | None = None
+    increasingly_rare: bool = False
+    """Whether new points are taken over at the start of cycles 1, 2, 4, 8, ... alone."""
 
 
 class Learning(NamedTuple):
@@ -53,6 +77,8 @@ class Learning(NamedTuple):
     """State of the rule of nu, or log nu where it is fixed."""
     num_chains: Tensor
     """Of all replicas, as far as they have a density."""
+    latest: Any
+    """The points [m, D] that are to be taken over, where that is rare; else empty."""
 
 
 class Offers(NamedTuple):
@@ -91,24 +117,22 @@ def fixed_sampler(shape: Shape, embedding: Embedding) -> Sampler:
     """
 
     def step(target, state, adaptation, info, noise, step_size, step):
-        del step
-        transition = move(shape, target, adaptation.preconditioner, step_size, state, noise)
-        return transition, adaptation, _count(info, transition)
-
-    def init_info(dtype):
-        return Info(tf.zeros([], dtype), (), (), (), (), tf.constant(0), tf.constant(0), ())
+        transition = move(shape, target, adaptation.preconditioner, step_size, state, noise, step)
+        return transition, adaptation, count(info, transition)
 
     return Sampler(
         init=lambda target, state: Adaptation(embedding),
-        init_info=init_info,
+        init_info=fixed_info,
         draw=functools.partial(_draw_moves, shape),
         step=step,
         uses_score=False,
     )
 
 
-def move(shape: Shape, target, embedding, step_size, state, noise):
+def move(shape: Shape, target, embedding, step_size, state, noise, step):
     """One Metropolis-Hastings step of all chains with a fixed cloud."""
+    if shape.cycle is not None:
+        step_size *= shape.cycle.size(step, step_size.dtype)
     gradient = shape.kernel_function.gradient
     moved = kernel_embedding.propose(gradient, target, embedding, step_size, state, noise.move)
     return metropolis.metropolis_hastings(moved, noise.log_uniform)
@@ -130,7 +154,8 @@ def _init(axes, target, state):
     log_scale = moment_adaptive.initial_log_scale(target.event.size, mean.dtype)
     points = tf.tile(mean[tf.newaxis], [axes.shape.subsample_size, 1])
     scale = moment_adaptive.first_scale(axes.scale_rule, log_scale)
-    return Adaptation(scaled(axes.shape, points, log_scale), Learning(scale, count))
+    latest = points if axes.increasingly_rare else ()
+    return Adaptation(scaled(axes.shape, points, log_scale), Learning(scale, count, latest))
 
 
 def _draw_moves(shape, seed, num_chains, event_size, dtype):
@@ -151,13 +176,16 @@ def _draw(shape, seed, num_chains, event_size, dtype):
 
 def _step(axes, target, state, adaptation, info, noise, step_size, step):
     embedding = adaptation.preconditioner
-    transition = move(axes.shape, target, embedding, step_size, state, noise)
+    transition = move(axes.shape, target, embedding, step_size, state, noise, step)
     chance = axes.gain(tf.cast(step + 1, state.position.dtype))
     share = chance / tf.maximum(adaptation.optimizer.num_chains, 1)
     made = offers(state, transition.state, noise.entropy, share)
     totals = moment_adaptive.total(axes.pool_fn, state, transition, made)
+    is_learning = (step < axes.num_adaptation_steps) & (totals.num_alive > 0)
+    if axes.shape.cycle is not None:
+        is_learning &= axes.shape.cycle.is_exploring(step)
     adaptation = tf.cond(
-        (step < axes.num_adaptation_steps) & (totals.num_alive > 0),
+        is_learning,
         lambda: _learn(axes, adaptation, totals, step),
         lambda: adaptation,
     )
@@ -187,15 +215,30 @@ def renewed(points: Tensor, made: Offers) -> Tensor:
 
 
 def _learn(axes, adaptation, totals, step):
-    learning = adaptation.optimizer
+    learning, embedding = adaptation.optimizer, adaptation.preconditioner
     is_last = tf.equal(step + 1, axes.num_adaptation_steps)
     scale, log_scale = moment_adaptive.next_scale(axes.scale_rule, learning.scale, totals, is_last)
-    points = renewed(adaptation.preconditioner.points, totals.moments)
-    return Adaptation(scaled(axes.shape, points, log_scale), learning._replace(scale=scale))
+    points = embedding.points
+    if axes.increasingly_rare:
+        # in the first step of cycles 1, 2, 4, 8, ..., of what was learned before this cycle
+        cycle, place = step // axes.shape.cycle.num_steps, step % axes.shape.cycle.num_steps
+        is_power = (cycle > 0) & tf.equal(tf.bitwise.bitwise_and(cycle, cycle - 1), 0)
+        points = tf.where(tf.equal(place, 0) & is_power, learning.latest, points)
+        learning = learning._replace(latest=renewed(learning.latest, totals.moments))
+    else:
+        points = renewed(points, totals.moments)
+    embedding = scaled(axes.shape, points, log_scale)
+    return Adaptation(embedding, learning._replace(scale=scale))
 
 
-def _count(info, transition):
+def count(info: Info, transition: Transition) -> Info:
+    """What is told of a step that learns nothing."""
     return info._replace(
         accept_prob=tf.reduce_mean(metropolis.accept_prob(transition)),
         num_nonfinite=info.num_nonfinite + metropolis.num_nonfinite(transition),
     )
+
+
+def fixed_info(dtype: Any) -> Info:
+    """Before the first step of a sampler that learns nothing."""
+    return Info(tf.zeros([], dtype), (), (), (), (), tf.constant(0), tf.constant(0), ())

@@ -6,7 +6,13 @@ from tfp_adaptive import kernel_functions
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.kernel_functions import KernelFunction
-from tfp_adaptive.kernels import adaptive_metropolis, base, embedding_adaptive, windowed_base
+from tfp_adaptive.kernels import (
+    adaptive_metropolis,
+    base,
+    embedding_adaptive,
+    embedding_ensemble,
+    windowed_base,
+)
 from tfp_adaptive.kernels.embedding_adaptive import Shape
 from tfp_adaptive.proposals.kernel_embedding import Embedding
 from tfp_adaptive.tuning import StepSizeRule
@@ -134,6 +140,7 @@ class FrozenKernelMetropolis(base.SamplerKernel):
         shape: Shape,
         parameters_of_preconditioner: Embedding,
         *,
+        is_ensemble: bool = False,
         step_size=1.0,
         name: str | None = None,
     ):
@@ -143,12 +150,17 @@ class FrozenKernelMetropolis(base.SamplerKernel):
           target_log_prob_fn: callable of the state parts [*batch, *event] -> [*batch].
           shape: of the proposal.
           parameters_of_preconditioner: z, nu and gamma.
+          is_ensemble: whether z is where the other half of the chains is.
           step_size: factor on the square root of R; a scalar, or one value per chain.
           name: prefix of operation names. Default: 'frozen_kernel_metropolis'.
         """
         parameters = dict(locals())
-        sampler = embedding_adaptive.fixed_sampler(shape, parameters_of_preconditioner)
-        super().__init__(parameters, sampler)
+        make = (
+            embedding_ensemble.fixed_ensemble_sampler
+            if is_ensemble
+            else embedding_adaptive.fixed_sampler
+        )
+        super().__init__(parameters, make(shape, parameters_of_preconditioner))
 
     @property
     def is_calibrated(self) -> bool:

@@ -20,9 +20,9 @@ class Embedding(NamedTuple):
     """The parameters of the proposal."""
 
     points: Tensor
-    """z [m, D]."""
+    """z [m, D], or those of every chain, [C, m, D]."""
     scale: Tensor
-    """nu, a scalar."""
+    """nu, a scalar or [C, 1, 1]."""
     noise_scale: Tensor
     """gamma, a scalar."""
 
