@@ -71,6 +71,13 @@ def _embedding(subsample_size):
     )
 
 
+def _cyclical(fn, num_steps, **more):
+    cycle = {'num_steps_per_cycle': 20, 'exploration_fraction': 0.5}
+    return tfpa.CyclicalKernelAdaptiveMetropolis(
+        fn, num_steps, kernel_function=tfpa.kernel_functions.gaussian(3.0), **cycle, **more
+    )
+
+
 def _exactly(count):
     return lambda noise: count
 
@@ -151,6 +158,7 @@ KERNELS = (
     Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
     Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
     Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('cyclical', _cyclical, *_WITHOUT_GRADIENT, learns_matrix=False),
     Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, learns_matrix=False),
 )
 
