@@ -127,7 +127,8 @@ class CyclicalKernelAdaptiveMetropolis(base.SamplerKernel):
             )
             sampler = embedding_published.published_sampler(axes)
         else:
-            shape = make_shape(kernel_function, subsample_size, noise_scale, adapt_noise)
+            noise: Any = noise_scale
+            shape = make_shape(kernel_function, subsample_size, noise, adapt_noise)
             axes = embedding_adaptive.Axes(
                 shape=shape._replace(cycle=cycle),
                 scale_rule=rule,
