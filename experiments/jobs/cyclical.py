@@ -1,4 +1,4 @@
-"""The samplers of Li, Zeng & Guo on mixtures: how near the draws are to the target, at equal cost."""
+"""The samplers of Li, Zeng & Guo on mixtures: how near the target the draws are, at equal cost."""
 
 import pathlib
 import time

@@ -152,7 +152,7 @@ def test_weights_of_separated_modes_as_published(seed):
             return i + 1, *kernel.one_step(state, results, seed=tf.stack([seed, i]))
 
         start = (0, state, kernel.bootstrap_results(state))
-        return tf.while_loop(lambda i, *_: i < 8000, body, start)[1]
+        return tf.while_loop(lambda i, *_: i < 16_000, body, start)[1]
 
     num_right = int(np.sum(run(state)[:, 0] > 0))
     assert scipy.stats.binomtest(num_right, num_chains).pvalue < DETECTION
