@@ -37,7 +37,8 @@ def cyclical(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     unknown = set(settings['samplers']) - set(samplers)
     if unknown:
         raise ConfigError(f'samplers={",".join(sorted(unknown))}: there are {", ".join(samplers)}.')
-    records, draws_of = [], {}
+    records: list[dict[str, Any]] = []
+    draws_of: dict[str, np.ndarray] = {}
     for name in settings['samplers']:
         program = _program(samplers[name], settings)
         for seed in settings['seeds']:
@@ -152,7 +153,7 @@ def _program(sampler: _Sampler, settings):
             counts[1], state, results, kernel=kernel, trace_fn=trace, seed=seed
         )
 
-    is_compiled = []
+    is_compiled: list[Any] = []
 
     def run(state, seed):
         warm = warm_up(state, tf.constant([seed, 1]))

@@ -39,7 +39,7 @@ class Mixture(NamedTuple):
 
     def bin_probabilities(self) -> np.ndarray:
         """Of every bin, by products of normal distribution functions; what lies outside is lost."""
-        total = 0.0
+        total = np.zeros([len(edges) - 1 for edges in self.edges])
         for weight, mean, deviation in zip(self.weights, self.means, self.deviations, strict=True):
             product = np.array(weight)
             for edges, centre in zip(self.edges, mean, strict=True):
