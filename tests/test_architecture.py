@@ -14,7 +14,14 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE, EXPERIMENTS = 'tfp_adaptive', 'experiments'
 
-AXES = ('preconditioners', 'proposals', 'objectives', 'entropy', 'optimizers')
+AXES = (
+    'preconditioners',
+    'proposals',
+    'objectives',
+    'entropy',
+    'optimizers',
+    'kernel_functions',
+)
 LAYERS = (
     ('typing',),
     ('internal',),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tfp_adaptive import (
     distribute,
     entropy,
+    kernel_functions,
     objectives,
     optimizers,
     preconditioners,
@@ -15,9 +16,12 @@ from tfp_adaptive import (
 )
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
+    AdaptiveMetropolis,
+    CyclicalKernelAdaptiveMetropolis,
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
+    KernelAdaptiveMetropolis,
     WindowedHMC,
     WindowedNUTS,
 )
@@ -27,15 +31,19 @@ if TYPE_CHECKING:
     from tfp_adaptive import plots
 
 __all__ = [
+    'AdaptiveMetropolis',
+    'CyclicalKernelAdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'KernelAdaptiveMetropolis',
     'Until',
     'WindowedHMC',
     'WindowedNUTS',
     '__version__',
     'distribute',
     'entropy',
+    'kernel_functions',
     'objectives',
     'optimizers',
     'plots',
