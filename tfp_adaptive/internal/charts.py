@@ -52,6 +52,18 @@ def diagonal_floor(coordinates: str, min_diagonal: float | None) -> float:
     return min_diagonal
 
 
+def initial_parameters(family, event_size: int, dtype, guess):
+    """Parameters of a preconditioner or flow at a guess of the scale of each coordinate.
+
+    Args:
+      family: a `Preconditioner` or `Flow`; one that takes a single scale is given the smallest.
+      event_size: D.
+      dtype: of the parameters.
+      guess: scalar or [D].
+    """
+    return family.init(event_size, dtype, guess if family.takes_scales else tf.reduce_min(guess))
+
+
 def initial_scale_vector(initial_scale, guess, event_size: int, dtype):
     """`initial_scale`, or else `guess`, as a vector [D]; either is a scalar or [D].
 

@@ -54,7 +54,9 @@ class GradientAdaptiveKernel(base.SamplerKernel):
           target: on packed positions.
           stable_scale: a stable proposal of every coordinate, [D].
         """
-        return gradient_adaptive.first_preconditioner(self._axes, target, stable_scale)
+        guess = self._axes.proposal.stable_fraction * stable_scale
+        geometry = gradient_adaptive.geometry_of(self._axes, target)
+        return geometry.init(target.event.size, guess.dtype, guess)
 
     def frozen(self, kernel_results: base.KernelResults) -> frozen.FrozenKernel:
         """The learned proposal as a kernel of its own, with no adaptation code in its graph.

@@ -55,7 +55,7 @@ def bijector(bijector_fn: Callable[[Any], Any], initial_parameters: Any, unit: A
     def init(event_size, dtype, scale):
         given = initial_parameters
         if callable(given):
-            given = given(event_size, dtype, tf.reduce_min(scale))
+            given = given(event_size, dtype, scale)
         _check_unit(unit, given)
         return tf.nest.map_structure(lambda x: tf.cast(x, dtype), given)
 
