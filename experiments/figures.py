@@ -120,3 +120,35 @@ def _ellipses(ax, run) -> None:
         ax.plot(*ellipse, color=f'C{i}', label=f'step {step}')
     ax.set(title='learning a correlation', xlabel='$q_1$', ylabel='$q_2$')
     ax.legend(frameon=False, fontsize='small', loc='lower right')
+
+
+def mixtures(
+    records: list[dict], draws: Mapping[str, np.ndarray], mixture: Any, path: pathlib.Path
+) -> None:
+    """Divergence against evaluations, medians over seeds, and the marginals of q_1.
+
+    Args:
+      records: of every sampler and seed.
+      draws: sampler -> draws [n, d] of one seed.
+      mixture: `targets.blocks.Mixture`.
+      path: file to write.
+    """
+    optional.load('matplotlib').use('Agg')
+    plt = optional.load('matplotlib.pyplot')
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.5), layout='constrained')
+    edges = mixture.edges[0]
+    for index, (name, own) in enumerate(draws.items()):
+        curves = [record['kl'] for record in records if record['sampler'] == name]
+        style = {'color': f'C{index}', 'linestyle': '--' if index > 8 else '-', 'label': name}
+        counted = next(record for record in records if record['sampler'] == name)['evaluations']
+        left.plot(counted, np.median(np.array(curves, float), axis=0), **style)
+        density, _ = np.histogram(own[:, 0], bins=edges, density=True)
+        right.stairs(density, edges, **style)
+    exact = mixture.bin_probabilities()
+    exact = exact.sum(axis=tuple(range(1, exact.ndim))) / np.diff(edges)
+    right.stairs(exact, edges, color='k', linewidth=2, label='exact')
+    left.set(xlabel='evaluations a chain', ylabel='symmetric KL', xscale='log', yscale='log')
+    right.set(xlabel='q_1', ylabel='density', title='One seed')
+    right.legend(frameon=False, fontsize='small', ncols=2)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -14,7 +14,15 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE, EXPERIMENTS = 'tfp_adaptive', 'experiments'
 
-AXES = ('preconditioners', 'proposals', 'objectives', 'entropy', 'optimizers', 'estimators')
+AXES = (
+    'preconditioners',
+    'proposals',
+    'objectives',
+    'entropy',
+    'optimizers',
+    'estimators',
+    'kernel_functions',
+)
 LAYERS = (
     ('typing',),
     ('internal',),

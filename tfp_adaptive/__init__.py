@@ -7,6 +7,7 @@ from tfp_adaptive import (
     distribute,
     entropy,
     estimators,
+    kernel_functions,
     objectives,
     optimizers,
     preconditioners,
@@ -16,9 +17,12 @@ from tfp_adaptive import (
 )
 from tfp_adaptive._version import __version__
 from tfp_adaptive.kernels import (
+    AdaptiveMetropolis,
+    CyclicalKernelAdaptiveMetropolis,
     EntropyAdaptiveHMC,
     GradientAdaptiveMALA,
     GradientAdaptiveRandomWalk,
+    KernelAdaptiveMetropolis,
     PseudoMarginal,
     WindowedHMC,
     WindowedNUTS,
@@ -29,9 +33,12 @@ if TYPE_CHECKING:
     from tfp_adaptive import plots
 
 __all__ = [
+    'AdaptiveMetropolis',
+    'CyclicalKernelAdaptiveMetropolis',
     'EntropyAdaptiveHMC',
     'GradientAdaptiveMALA',
     'GradientAdaptiveRandomWalk',
+    'KernelAdaptiveMetropolis',
     'PseudoMarginal',
     'Until',
     'WindowedHMC',
@@ -40,6 +47,7 @@ __all__ = [
     'distribute',
     'entropy',
     'estimators',
+    'kernel_functions',
     'objectives',
     'optimizers',
     'plots',

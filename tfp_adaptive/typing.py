@@ -36,15 +36,12 @@ class ChainState(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """A linear functional of A, A -> sum_m left_m^T A right_m, kept as its outer products.
-
-    The rows come in groups, as many on the left as on the right and of the same sizes.
-    """
+    """A linear functional of A, A -> sum_m left_m^T A right_m, kept as its outer products."""
 
     left: Sequence[Tensor]
     """Groups [M_i, D]."""
     right: Sequence[Tensor]
-    """Groups [M_i, D]."""
+    """As many groups, of the same sizes."""
 
 
 class Event(NamedTuple):
@@ -108,6 +105,8 @@ class Preconditioner(NamedTuple):
     prepare: Callable[[Any], Any] = lambda parameters: parameters
     """parameters -> what the two products take in their place, computed once a step. A record that
     borrows another's products borrows its `prepare` too."""
+    takes_scales: bool = False
+    """Whether the `scale` of `init` may also be a vector [D], one guess a coordinate."""
 
 
 class Flow(NamedTuple):
@@ -121,6 +120,8 @@ class Flow(NamedTuple):
     """(parameters, q [C, D]) -> z [C, D]."""
     retract: Callable[[Any, Any], Any]
     """(parameters, tangent) -> parameters after the step; tangents look like parameters."""
+    takes_scales: bool = False
+    """Whether the `scale` of `init` may also be a vector [D], one guess a coordinate."""
 
 
 class EventPreconditioner(NamedTuple):
@@ -185,9 +186,7 @@ class Objective(NamedTuple):
     """Whether an entropy term belongs beside the loss."""
     init: Callable[[Any], Any] = lambda dtype: ()
     """dtype -> objective state: nothing, or one scalar."""
-    statistic: Callable[..., Tensor] = lambda energy_change, start, end: tf.zeros_like(
-        energy_change
-    )
+    statistic: Callable[..., Tensor] = lambda change, start, end: tf.zeros_like(change)
     """(energy change, start, end) -> [C], likewise, whose mean over chains feeds `update`."""
     update: Callable[[Any, Tensor], Any] = lambda state, mean: state
     """(objective state, mean statistic) -> objective state."""

@@ -2,6 +2,7 @@
 
 from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
+from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
 from experiments.jobs.limits import limits
@@ -16,6 +17,7 @@ __all__ = ['JOBS', 'Outcome']
 JOBS = {
     'banana': banana,
     'comparison': comparison,
+    'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
     'limits': limits,

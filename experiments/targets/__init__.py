@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from experiments.targets import banana, gaussian, hard, logistic_regression, stochastic_volatility
+from experiments.targets import (
+    banana,
+    blocks,
+    gaussian,
+    hard,
+    logistic_regression,
+    stochastic_volatility,
+)
 from experiments.targets.base import Moments, Target
 
 __all__ = ['Moments', 'Target', 'make']
@@ -14,6 +21,7 @@ _TARGETS: dict[str, Callable[..., Target]] = {
     'gaussian': gaussian.gaussian,
     'heavy_tailed': hard.heavy_tailed,
     'logistic_regression': logistic_regression.logistic_regression,
+    'mixture_blocks': blocks.mixture_blocks,
     'stochastic_volatility': stochastic_volatility.stochastic_volatility,
     'two_modes': hard.two_modes,
     'walled': hard.walled,

@@ -25,6 +25,7 @@ from tests.support.catalogue import (
     KERNELS,
     NUM_ADAPTATION_STEPS,
     every_kernel,
+    parametrize,
 )
 from tfp_adaptive.typing import Flow
 
@@ -51,7 +52,7 @@ def test_adaptation_is_bitwise_constant_after_its_last_step(entry, seed):
     assert int(trace[-1].step) == n + 4
 
 
-@every_kernel
+@parametrize([entry for entry in KERNELS if entry.learns_matrix])
 def test_the_learned_factor_stays_in_its_family(entry, seed):
     """Its determinant is the one reported, which for a triangular factor its diagonal makes."""
     learned = catalogue.learned(entry, targets.SKEWED, seed)
@@ -162,7 +163,9 @@ def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
     assert 0.1 < np.mean(accept_prob[1:]) < 0.99
 
 
-@catalogue.in_depth(where=lambda entry: entry.name not in ('hmc2_euclidean', 'hmc2_l2hmc'))
+@catalogue.in_depth(
+    where=lambda entry: entry.learns_matrix and entry.name not in ('hmc2_euclidean', 'hmc2_l2hmc')
+)
 def test_a_bad_first_scale_is_forgotten(entry, seed):
     """A hundred times too large (every move rejected for long) or too small: the same proposal.
 

@@ -40,8 +40,8 @@ def _check_adaptive(entry, mode, seed):
     step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step, autograph=False)
     state = TARGET.draw(seed, [4])
     spent, results = counter.spent_by(kernel.bootstrap_results, state)
-    assert int(results.info.num_gradients) == 2
-    assert spent == (2 if entry.uses_score else 3)
+    assert int(results.info.num_gradients) == 2 * entry.learns_by_gradient
+    assert spent == (2 + (not entry.uses_score) if entry.learns_by_gradient else 1)
     num_copies = []
     for i in range(4):
         step_seed = tf.constant([seed, i])
@@ -52,7 +52,8 @@ def _check_adaptive(entry, mode, seed):
         spent, (state, results) = counter.spent_by(step, state, results, seed=step_seed)
         num_copies.append(counter.num_traced - num_traced)
         assert spent == evaluations + products
-        assert int(results.info.num_gradients - info.num_gradients) == evaluations
+        num_new = int(results.info.num_gradients - info.num_gradients)
+        assert num_new == evaluations * entry.learns_by_gradient
         reported = results.info.num_hessian_vector_products - info.num_hessian_vector_products
         assert int(reported) == products + entry.free_products * evaluations
     if mode == 'graph':

@@ -213,3 +213,26 @@ def test_limits(tmp_path):
     ]
     assert all(run['warnings'] for run in record['runs'])
     assert (folder / 'limits.png').stat().st_size > 10_000
+
+
+_SHORT_CYCLES = [
+    *('seeds=1,2', 'num_chains=4', 'num_warmup_evaluations=40', 'num_evaluations=40'),
+    *('num_steps_per_cycle=10', 'subsample_size=3', 'cyclical_subsample_size=4', 'num_marks=2'),
+]
+
+
+@pytest.mark.parametrize(
+    ('name', 'num_samplers', 'more'),
+    [
+        ('ckam_bimodal', 10, []),
+        ('ckam_five_modes', 2, ['samplers=RW,cKAM as published']),
+        ('ckam_hypercube', 2, ['samplers=RBAM,cKAM finite', 'num_dims=5']),
+    ],
+)
+def test_cyclical(tmp_path, name, num_samplers, more):
+    folder, record = _run(tmp_path, name, *_SHORT_CYCLES, *more)
+    assert len(record['runs']) == 2 * num_samplers
+    assert all(0 < run['kl'][-1] < 50 and run['ess_per_evaluation'] > 0 for run in record['runs'])
+    [table] = record['tables']
+    assert [row[0] for row in table['rows']] == [run['sampler'] for run in record['runs'][::2]]
+    assert (folder / 'mixtures.png').stat().st_size > 10_000

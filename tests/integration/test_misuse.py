@@ -282,12 +282,12 @@ DENSITIES = {
     'no gradient': (
         {'target': lambda q: tf.stop_gradient(gaussian(q))},
         ValueError,
-        '`target` does not depend on all parts.*without NumPy.*or pass a `kernel` without',
+        '`target` does not depend on all parts.*NumPy.*`kernel` without.*AdaptiveMetropolis',
     ),
     'no gradient, default kernel': (
         {'target': lambda q: tf.stop_gradient(gaussian(q)), 'kernel': None},
         ValueError,
-        '`target` does not depend on part 0.*without NumPy',
+        '`target` does not depend on part 0.*without NumPy.*AdaptiveMetropolis',
     ),
 }
 MODELS = {

@@ -32,6 +32,8 @@ class Entry:
       uses_score: whether an evaluation by the frozen kernel is a gradient.
       max_copies: of the target in a compiled step of the frozen kernel.
       max_product_copies: of its Hessian-vector product, beside those, while adapting.
+      learns_by_gradient: whether the adapting kernel needs gradients of the target.
+      learns_matrix: whether what it learns is one matrix, or map, for all positions.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Entry:
     uses_score: bool = True
     max_copies: int = 1
     max_product_copies: int = 1
+    learns_by_gradient: bool = True
+    learns_matrix: bool = True
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -54,6 +58,24 @@ def _gradient_mala(score):
 
 def _windowed(num_leapfrog_steps, **axes):
     return lambda fn, n, **more: tfpa.WindowedHMC(fn, num_leapfrog_steps, n, **axes, **more)
+
+
+def _moments(**axes):
+    return lambda fn, n, **more: tfpa.AdaptiveMetropolis(fn, n, **axes, **more)
+
+
+def _embedding(subsample_size):
+    function = tfpa.kernel_functions.gaussian(3.0)
+    return lambda fn, n, **more: tfpa.KernelAdaptiveMetropolis(
+        fn, n, function, subsample_size, **more
+    )
+
+
+def _cyclical(fn, num_steps, **more):
+    cycle = {'num_steps_per_cycle': 20, 'exploration_fraction': 0.5}
+    return tfpa.CyclicalKernelAdaptiveMetropolis(
+        fn, num_steps, kernel_function=tfpa.kernel_functions.gaussian(3.0), **cycle, **more
+    )
 
 
 def _exactly(count):
@@ -103,6 +125,8 @@ _DENSE = tfpa.tuning.covariance()
 
 _ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
 
+_WITHOUT_GRADIENT = (_ONE, _NONE, 0, False, 1, 0, False)
+
 KERNELS = (
     Entry('mala', _hmc(1), _ONE, _NONE),
     Entry('hmc2', _hmc(2), _TWO, _roulette, max_copies=2),
@@ -131,6 +155,11 @@ KERNELS = (
     Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),
     Entry('windowed_hmc3_diagonal', _windowed(3), _exactly(3), _NONE, max_copies=2),
     Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
+    Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
+    Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
+    Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('cyclical', _cyclical, *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, learns_matrix=False),
 )
 
 DEFAULT = KERNELS[1]
@@ -149,16 +178,17 @@ REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'hmc2_momentum', 'random_walk')
 and one that carries no score."""
 
 
-def _parametrize(entries):
+def parametrize(entries):
+    """For tests of some entries."""
     return pytest.mark.parametrize('entry', entries, ids=lambda entry: entry.name)
 
 
-every_kernel = _parametrize(KERNELS)
+every_kernel = parametrize(KERNELS)
 
 
 def in_depth(*more: Entry, where: Callable = lambda entry: True):
     """For tests that take long to compile: all among the slow tests, else representatives."""
-    return _parametrize(
+    return parametrize(
         [
             pytest.param(entry, marks=[] if entry.name in REPRESENTATIVES else pytest.mark.slow)
             for entry in (*KERNELS, *more)

@@ -106,6 +106,23 @@ def test_no_chain_goes_down_a_funnel(rng, seed):
     assert np.all(np.isfinite(deep.position))
 
 
+def volatility(x):
+    """A hundred unknowns with an unknown, hardly bounded scale: a funnel of many dimensions."""
+    log_scale, unknowns = x[..., 0], x[..., 1:]
+    terms = -tf.reduce_sum((unknowns / tf.exp(log_scale)[..., tf.newaxis]) ** 2, axis=-1) / 2
+    data = -tf.reduce_sum(tf.square(unknowns - 1) / 8, axis=-1)
+    return terms + data - 100 * log_scale - log_scale**2 / 50
+
+
+def test_all_chains_stay_where_descents_end_at_very_different_densities(rng, seed):
+    position = starts(rng, 101)
+    arrival = run(volatility, position, seed)
+    assert arrival.is_funnel
+    assert not np.any(arrival.has_moved)
+    assert not np.any(arrival.is_restarted)
+    np.testing.assert_array_equal(arrival.position, position)
+
+
 def spurious(x):
     """A normal of weight one at zero, and a small mode forty nats below at 30."""
     far = -tf.reduce_sum((x - 30) ** 2, axis=-1) / 2 - 40

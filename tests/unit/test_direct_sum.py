@@ -59,3 +59,17 @@ def test_two_borders_share_a_coin_and_stay_uncorrelated():
         (False, True, False, False, False, True),
         (True, False, True, True, True, False),
     }
+
+
+def test_a_family_of_one_scale_is_given_the_smallest_guess_of_its_group():
+    """One that takes scales is given those of its own coordinates, in its own order."""
+    single = diagonal()._replace(
+        init=lambda size, dtype, guess: tf.fill([size], tf.cast(guess, dtype)), takes_scales=False
+    )
+    whole = direct_sum([diagonal(), single], [[2, 0], [1]], SIZES)
+    own, _ = whole.init(SIZE, tf.float64, tf.constant([1.0, 2, 3, 4, 5, 6], tf.float64))
+    np.testing.assert_array_equal(own, [4, 5, 6, 1, 2])
+    _, same = direct_sum([diagonal(), single], [[0], [2, 1]], SIZES).init(
+        SIZE, tf.float64, tf.constant([1.0, 2, 3, 4, 5, 6], tf.float64)
+    )
+    np.testing.assert_array_equal(same, [3, 3, 3, 3])

@@ -52,14 +52,26 @@ def diagonal_floor(coordinates: str, min_diagonal: float | None) -> float:
     return min_diagonal
 
 
+def initial_parameters(family, event_size: int, dtype, guess):
+    """Parameters of a preconditioner or flow at a guess of the scale of each coordinate.
+
+    Args:
+      family: a `Preconditioner` or `Flow`; one that takes a single scale is given the smallest.
+      event_size: D.
+      dtype: of the parameters.
+      guess: scalar or [D].
+    """
+    return family.init(event_size, dtype, guess if family.takes_scales else tf.reduce_min(guess))
+
+
 def initial_scale_vector(initial_scale, guess, event_size: int, dtype):
-    """`initial_scale` (scalar or [D]) or else the scalar `guess`, as a vector [D].
+    """`initial_scale`, or else `guess`, as a vector [D]; either is a scalar or [D].
 
     Raises:
       ValueError: if `initial_scale` is not positive or does not broadcast to [D].
     """
     if initial_scale is None:
-        return tf.fill([event_size], tf.cast(guess, dtype))
+        return tf.broadcast_to(tf.cast(guess, dtype), [event_size])
     scale = tf.convert_to_tensor(initial_scale, dtype)
     static = tf.get_static_value(scale)
     if scale.shape.rank not in (0, 1) or (

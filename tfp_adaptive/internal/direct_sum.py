@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import charts
 from tfp_adaptive.typing import Pairs, Preconditioner
 
 
@@ -44,10 +45,10 @@ def direct_sum(
         )
 
     def init(event_size, dtype, guess):
-        del event_size
+        shares = take(tf.broadcast_to(guess, [1, event_size]))
         return tuple(
-            family.init(size, dtype, guess)
-            for family, size in zip(families, group_sizes, strict=True)
+            charts.initial_parameters(family, size, dtype, share[0])
+            for family, size, share in zip(families, group_sizes, shares, strict=True)
         )
 
     def gradient(parameters, pairs):
@@ -70,4 +71,5 @@ def direct_sum(
         retract=lambda parameters, tangent: each('retract', parameters, tangent),
         probe=probe,
         prepare=lambda parameters: each('prepare', parameters),
+        takes_scales=True,
     )

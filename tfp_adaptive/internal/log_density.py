@@ -43,7 +43,8 @@ def value_and_gradients(
             raise ValueError(
                 f'Encountered `None` gradient: `target_log_prob_fn` does not depend on part '
                 f'{index} of the state through differentiable TensorFlow operations. Compute it '
-                'from the tensors it is given, without NumPy, tf.py_function or tf.stop_gradient.'
+                'from the tensors it is given, without NumPy, tf.py_function or tf.stop_gradient, '
+                'or sample it with AdaptiveMetropolis, which needs no gradient.'
             )
     return value, [tf.convert_to_tensor(gradient) for gradient in gradients]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tfp_adaptive.kernels import base, frozen, gradient_adaptive
-from tfp_adaptive.typing import Controller, Entropy, Objective, Optimizer
+from tfp_adaptive.typing import Controller, Entropy, LogDensity, Objective, Optimizer, Tensor
 
 _MAKERS = {
     'objective': (Objective, 'objectives.generalized_speed()'),
@@ -46,6 +46,17 @@ class GradientAdaptiveKernel(base.SamplerKernel):
     def is_calibrated(self) -> bool:
         """`True`: each step is a Metropolis-Hastings step, exact once adaptation has ended."""
         return True
+
+    def first_preconditioner(self, target: LogDensity, stable_scale: Tensor) -> Any:
+        """Parameters of the preconditioner before anything is learned.
+
+        Args:
+          target: on packed positions.
+          stable_scale: a stable proposal of every coordinate, [D].
+        """
+        guess = self._axes.proposal.stable_fraction * stable_scale
+        geometry = gradient_adaptive.geometry_of(self._axes, target)
+        return geometry.init(target.event.size, guess.dtype, guess)
 
     def frozen(self, kernel_results: base.KernelResults) -> frozen.FrozenKernel:
         """The learned proposal as a kernel of its own, with no adaptation code in its graph.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import outer_products
+from tfp_adaptive.internal import charts, outer_products
 from tfp_adaptive.kernels import energy_gradients, flow_gradients
 from tfp_adaptive.typing import (
     Event,
@@ -40,7 +40,7 @@ class Geometry(NamedTuple):
     """What the core step asks of a preconditioner; its gradients are tangents of parameters."""
 
     init: Callable
-    """(event_size, dtype, scale) -> parameters."""
+    """(event_size, dtype, scale) -> parameters; `scale` is a scalar or [D]."""
     move: Callable
     """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
     differentiable_move: Callable
@@ -140,7 +140,7 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
         return slopes(is_used, more), 0
 
     return Geometry(
-        init=preconditioner.init,
+        init=functools.partial(charts.initial_parameters, preconditioner),
         move=_linear_move(proposal, preconditioner),
         differentiable_move=energy.differentiable_move,
         residual=residual,
@@ -169,7 +169,7 @@ def _flow(event, proposal, flow, objective, mode) -> Geometry:
         return flow.forward(parameters, origin)[1][0]
 
     return Geometry(
-        init=flow.init,
+        init=functools.partial(charts.initial_parameters, flow),
         move=flow_gradients.mover(proposal, flow),
         differentiable_move=flow_gradients.differentiable_mover(
             proposal, flow, objective, log_det, is_exact=is_exact

@@ -109,7 +109,8 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     )
 
 
-def _geometry(axes, target) -> Geometry:
+def geometry_of(axes: Axes, target: LogDensity) -> Geometry:
+    """How moves and what is learned from them depend on the preconditioner."""
     return make_geometry(
         target.event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
     )
@@ -121,7 +122,7 @@ def _init(axes, target, state):
     if axes.pool_fn is not None:
         total, count = axes.pool_fn([guess, tf.ones_like(guess)])
         guess = total / count
-    geometry = _geometry(axes, target)
+    geometry = geometry_of(axes, target)
     parameters = geometry.init(target.event.size, dtype, guess)
     still = tf.nest.map_structure(tf.zeros_like, geometry.log_det_gradient(parameters))
     return Adaptation(
@@ -151,7 +152,7 @@ def _draw(axes, seed, num_chains, event_size, dtype):
 def _step(axes, target, state, adaptation, info, noise, step_size, step):
     """One step of the algorithm: propose, accept, learn."""
     start = Start(target, state, adaptation, noise, step_size, step)
-    geometry = _geometry(axes, target)
+    geometry = geometry_of(axes, target)
     move, slopes = _propose(geometry, start)
     transition = _accept(move, noise)
     adaptation, info = _learn(axes, geometry, start, move, slopes, transition, info)

@@ -116,6 +116,7 @@ def banded(
         transpose=_transpose,
         log_det=_log_det,
         probe=functools.partial(_probe, border_size),
+        takes_scales=True,
         **chart._asdict(),
     )
 

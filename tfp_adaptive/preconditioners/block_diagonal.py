@@ -115,5 +115,6 @@ def _equal_blocks(size, initial_scale, coordinates, min_diagonal) -> Preconditio
         forward=lambda factor, x: join(tf.matmul(split(x), factor, transpose_b=True)),
         transpose=lambda factor, x: join(tf.matmul(split(x), factor)),
         log_det=triangular.log_det,
+        takes_scales=True,
         **chart._asdict(),
     )

@@ -68,5 +68,6 @@ def cholesky(
         transpose=lambda prepared, x: tf.matmul(x, prepared.lower),
         log_det=triangular.log_det,
         prepare=lambda factor: _Prepared(factor, triangular.transposed(factor)),
+        takes_scales=True,
         **chart._asdict(),
     )

@@ -55,5 +55,6 @@ def diagonal(
         forward=lambda scale, x: scale * x,
         transpose=lambda scale, x: scale * x,
         log_det=lambda scale: tf.reduce_sum(tf.math.log(scale)),
+        takes_scales=True,
         **chart._asdict(),
     )

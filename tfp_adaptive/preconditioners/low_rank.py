@@ -81,6 +81,7 @@ def low_rank(rank: int = 8, initial_scale=None) -> Preconditioner:
         gradient=_gradient,
         log_det_gradient=_log_det_gradient,
         retract=_retract,
+        takes_scales=True,
     )
 
 

@@ -75,7 +75,7 @@ def real_nvp(hidden_sizes: Sequence[int] = (50, 50), initial_scale=None) -> Flow
             log_scale=tf.math.log(scale),
         )
 
-    return Flow(init=init, forward=_forward, inverse=_inverse, retract=_retract)
+    return Flow(init=init, forward=_forward, inverse=_inverse, retract=_retract, takes_scales=True)
 
 
 def _forward(parameters, z):

@@ -29,7 +29,7 @@ _FLAT_STEPS = 4
 single one does not count: where scales differ by much, the model learns the wide ones last."""
 _LOST = 10.0
 """Nats: a chain is lost if its log-density lies this and D below the best, and its evidence bound
-this below the best bound."""
+this and D / 2 below the best bound."""
 _WIDTHS = (1.0, 0.5, 0.2, 0.05)
 
 
@@ -40,6 +40,7 @@ class Arrival(NamedTuple):
       position: [C, D].
       has_moved: [C] bool; a chain that started in the typical set stays.
       is_restarted: [C] bool; it was lost, and starts from a draw of another chain's Gaussian.
+      is_funnel: scalar bool; the descents ended at very different densities, and all chains stay.
       num_gradients: scalar int32, gradients a chain took.
       num_values: scalar int32, log-densities without gradient a chain took.
     """
@@ -47,6 +48,7 @@ class Arrival(NamedTuple):
     position: Tensor
     has_moved: Tensor
     is_restarted: Tensor
+    is_funnel: Tensor
     num_gradients: Tensor
     num_values: Tensor
 
@@ -77,9 +79,12 @@ class _Path(NamedTuple):
 def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Tensor) -> Arrival:
     """Moves chains to the typical set.
 
-    A chain stays where it is if its log-density there is what a draw's would be, and also if no
-    Gaussian with a finite evidence bound was met. Chains in a mode that has neither the density nor
-    the evidence of the others are started from the others.
+    A chain stays where it is if its log-density there is what a draw's would be, or if no Gaussian
+    with a finite evidence bound was met. Chains in a mode that has neither the density nor the
+    evidence of the others are started from the others.
+
+    In a funnel, Gaussians have about the same evidence all the way down, and descents end anywhere.
+    So if the other chains' densities differ by more than draws of a Gaussian do, all stay.
 
     Args:
       target: on packed positions.
@@ -113,14 +118,18 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
         centre=chains.where(has_moved, best.centre, position),
         log_prob=tf.where(has_moved, best.log_prob, here),
     )
-    donor, is_restarted = _donors(best, donor_seed)
+    is_lost = _is_lost(best)
+    is_funnel = _is_funnel(best, width)
+    donor, is_restarted = _donors(best, is_lost, donor_seed)
     best = tf.nest.map_structure(lambda x: tf.gather(x, donor), best)
     moved, num_values = _draw_near(target, best, width, draw_seed)
-    has_moved |= is_restarted
+    is_restarted &= ~is_funnel
+    has_moved = (has_moved & ~is_funnel) | is_restarted
     return Arrival(
         position=chains.where(has_moved, moved, position),
         has_moved=has_moved,
         is_restarted=is_restarted,
+        is_funnel=is_funnel,
         num_gradients=path.num_gradients,
         num_values=path.num_values + num_values,
     )
@@ -204,11 +213,30 @@ def _spread(position):
     return num_dims / 2 + 4 * (num_dims / 2) ** 0.5 + 3
 
 
-def _donors(best, seed):
-    """(index of the chain that each starts from [C], whether that is another)."""
+def _is_lost(best):
+    """Whether a chain is in a mode with neither the density nor the evidence of the best, [C]."""
     num_dims = best.centre.shape[-1]
     is_low = best.log_prob < tf.reduce_max(best.log_prob) - (_LOST + num_dims)
-    is_lost = is_low & (best.bound < tf.reduce_max(best.bound) - _LOST)
+    has_less = best.bound < tf.reduce_max(best.bound) - (_LOST + num_dims / 2)
+    return is_low & has_less
+
+
+def _is_funnel(best, width):
+    """Whether chains ended at very different densities with about the same evidence.
+
+    The lowest and the highest tenth do not count.
+    """
+    num_dims = best.centre.shape[-1]
+    is_used = best.bound >= tf.reduce_max(best.bound) - (_LOST + num_dims / 2) / 2
+    ordered = tf.sort(tf.where(is_used, best.log_prob, np.inf))
+    num_used = tf.reduce_sum(tf.cast(is_used, tf.int32))
+    last = tf.maximum(num_used - 1, 0)
+    low, high = tf.gather(ordered, num_used // 10), tf.gather(ordered, last - num_used // 10)
+    return high > low + width
+
+
+def _donors(best, is_lost, seed):
+    """(index of the chain that each starts from [C], whether that is another)."""
     can_give = tf.math.is_finite(best.bound) & ~is_lost
     num_chains = chains.count(best.bound)
     # the giver number k of those that can give, k uniform

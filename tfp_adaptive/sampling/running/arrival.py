@@ -1,4 +1,4 @@
-"""Before the warm-up: the chains go to the typical set, and the kernel starts there."""
+"""Before the warm-up: the chains go to the typical set, and the kernel starts at their scales."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.running.phases import Position, compiling
 from tfp_adaptive.tuning.arrive import arrive
+from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 
 _SHARE = 4
 _LEAST_GRADIENTS = 25
@@ -34,8 +35,9 @@ def make_arrival(
     """How a kernel gets to its first position.
 
     Chains of gradient-adaptive kernels go to the typical set first. They may take a quarter as many
-    gradients as the warm-up has steps. With less than a hundred steps of warm-up they stay where
-    they are, and so do the chains of other kernels.
+    gradients as the warm-up has steps. There, the scale of every coordinate is estimated, which the
+    preconditioner starts from unless it was given an `initial_scale`. With less than a hundred
+    steps of warm-up chains stay where they are, and so do the chains of other kernels.
 
     Args:
       kernel: the one that warms up.
@@ -54,10 +56,15 @@ def make_arrival(
         if not _can_arrive(kernel, results) or max_gradients < _LEAST_GRADIENTS:
             return Arrived(Position(state, results), 0)
         with compiling(state):
-            state, num_gradients, num_restarts = program(state, seed, tf.constant(max_gradients))
+            state, proposal, num_gradients, num_restarts = program(
+                state, seed, tf.constant(max_gradients)
+            )
         results = bootstrap(state)
         info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
-        return Arrived(Position(state, results._replace(info=info)), int(num_restarts))
+        results = results._replace(
+            adaptation=results.adaptation._replace(preconditioner=proposal), info=info
+        )
+        return Arrived(Position(state, results), int(num_restarts))
 
     return begin
 
@@ -76,7 +83,9 @@ def _program(kernel, batch_shape):
         shape = packing.batch_shape_of(layout, parts[0])
         moved = packing.unpack(layout, arrival.position, shape, like=parts)
         num_restarts = tf.reduce_sum(tf.cast(arrival.is_restarted, tf.int32))
-        num_gradients = arrival.num_gradients + arrival.num_values
-        return packing.like_state(state, moved), num_gradients, num_restarts
+        num_gradients = arrival.num_gradients + arrival.num_values + NUM_GRADIENTS
+        scale = first_scale(target, arrival.position, ~arrival.is_funnel)
+        proposal = kernel.first_preconditioner(target, scale)
+        return packing.like_state(state, moved), proposal, num_gradients, num_restarts
 
     return run

@@ -289,7 +289,8 @@ def _in_terms_of_sample():
             message = (
                 '`target` does not depend on all parts of the state through differentiable '
                 'TensorFlow operations: compute it from them without NumPy, tf.py_function or '
-                'tf.stop_gradient, or pass a `kernel` without gradients.'
+                'tf.stop_gradient, or pass a `kernel` without gradients, such as '
+                'tfp_adaptive.AdaptiveMetropolis.'
             )
         message = message.replace('`target_log_prob_fn`', '`target`')
         message = message.replace('`current_state`', '`initial_state`')
