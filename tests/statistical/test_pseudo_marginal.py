@@ -18,6 +18,7 @@ NUM_CHAINS = 6000
 PROPOSALS = {
     'random_walk': tfpa.proposals.random_walk(),
     'langevin': tfpa.proposals.langevin(),
+    'newton': tfpa.proposals.newton(),
     'bfgs': tfpa.proposals.quasi_newton('bfgs', 4),
     'sr1': tfpa.proposals.quasi_newton('sr1', 4),
     'ls': tfpa.proposals.quasi_newton('ls', 4, penalty=0.1, relative_penalty=False),
@@ -65,7 +66,7 @@ def start(kernel, rng, is_noisy):
             x[:, i],
             noise[:, i],
             drift_noise[:, i],
-            lanes.covariance[:, i],
+            lanes.matrix[:, i],
         )
         for i in range(num_lanes)
     ]

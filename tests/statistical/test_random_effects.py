@@ -13,6 +13,7 @@ DATA = 1.0 + np.sqrt(1.04) * np.random.default_rng(5).standard_normal(40)
 PROPOSALS = {
     'random_walk': tfpa.proposals.random_walk(),
     'langevin': tfpa.proposals.langevin(),
+    'newton': tfpa.proposals.newton(),
     'bfgs': tfpa.proposals.quasi_newton('bfgs', 8),
     'ls': tfpa.proposals.quasi_newton('ls', 8),
 }
@@ -69,7 +70,7 @@ def test_the_posterior_is_that_of_quadrature(name):
     z, ess = moment_z_scores(draws, *quadrature())
     assert ess > 200
     assert np.max(np.abs(z)) < largest_z(z.size)
-    estimates = 2 if name in ('bfgs', 'ls') else 1
+    estimates = {'random_walk': 1, 'langevin': 1, 'newton': 5}.get(name, 2)
     assert run.diagnostics.num_sampling_gradients == 1 + 3000 * estimates
 
 

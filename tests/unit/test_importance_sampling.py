@@ -73,6 +73,34 @@ def test_the_weighted_score_is_unbiased(instrument, score, seed):
     assert np.max(np.abs(z)) < largest_z(2)
 
 
+def test_the_second_derivative_is_that_of_louis(seed):
+    """E[p-hat (Hessian + score score^T)] = the Hessian of p."""
+    estimator = estimators.importance_sampling(
+        joint, fitted_instrument, DATA.size, num_particles=5, score='fisher'
+    )
+    noise = tf.random.stateless_normal([20_000, estimator.noise_size], [seed, 3], dtype=tf.float64)
+    theta = tf.constant(np.tile(THETA, [20_000, 1]))
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(theta)
+        with tf.GradientTape() as inner:
+            inner.watch(theta)
+            value = estimator.log_likelihood(noise, theta)
+        score = inner.gradient(value, theta)
+        columns = tf.unstack(score, axis=-1)
+    hessian = np.stack([outer.gradient(column, theta) for column in columns], axis=-1)
+    likelihood = np.exp(value - exact(THETA)[0])[:, None, None]
+    terms = likelihood * (hessian + score[:, :, None] * score[:, None, :])
+    step, expected = 1e-4 * np.eye(2), np.zeros([2, 2])
+    for i, j in np.ndindex(2, 2):
+        signs = [(1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1)]
+        expected[i, j] = sum(
+            sign * np.exp(exact(THETA + a * step[i] + b * step[j])[0] - exact(THETA)[0])
+            for a, b, sign in signs
+        ) / (4e-8)
+    z = (np.mean(terms, axis=0) - expected) / (np.std(terms, axis=0) / np.sqrt(20_000))
+    assert np.max(np.abs(z)) < largest_z(4)
+
+
 def test_the_pathwise_score_is_the_derivative_of_the_estimate(seed):
     settings = dict(instrument=prior_instrument, num_particles=7, score='pathwise')
     _, slope = estimates(seed, 3, **settings)

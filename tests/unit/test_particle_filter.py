@@ -43,7 +43,7 @@ def guided(z, x, last, now, theta):
     return new, log_ratio[..., 0]
 
 
-def make(num_particles, transition=bootstrap):
+def make(num_particles, transition=bootstrap, **settings):
     return estimators.particle_filter(
         lambda z, theta: z,
         transition,
@@ -51,6 +51,7 @@ def make(num_particles, transition=bootstrap):
         tf.constant(DATA),
         num_particles,
         is_guided=transition is guided,
+        **settings,
     )
 
 
@@ -89,7 +90,7 @@ def test_close_noises_make_close_estimates(seed):
 
 
 def test_systematic_resampling_against_its_slow_twin(seed):
-    from tfp_adaptive.estimators.particle_filter import resampled
+    from tfp_adaptive.estimators.particle_filter import _Cloud, resampled
 
     rng = np.random.default_rng(seed)
     x, log_weights, v = (
@@ -97,7 +98,9 @@ def test_systematic_resampling_against_its_slow_twin(seed):
         rng.normal(size=[3, 2, 9]),
         rng.random([3, 2]),
     )
-    result = resampled(*(tf.constant(a) for a in (x, log_weights, v)))
+    cloud = _Cloud(tf.constant(x), tf.constant(log_weights), tf.constant(x))
+    result, _, carried = resampled(cloud, tf.constant(v))
+    np.testing.assert_array_equal(carried, result)
     for index in np.ndindex(3, 2):
         order = np.argsort(x[index][:, 0])
         weights = np.exp(log_weights[index][order])
@@ -106,6 +109,66 @@ def test_systematic_resampling_against_its_slow_twin(seed):
             level = (v[index] + j) / 9
             m = next(m for m in range(9) if edges[m] >= level)
             np.testing.assert_array_equal(result[index][j], x[index][order[m]])
+
+
+def initial_density(x, theta):
+    del theta
+    return -tf.square(x[..., 0]) / 2
+
+
+def transition_density(new, x, last, now, theta):
+    del last, now
+    return -tf.square(new - theta[..., None, None] * x)[..., 0] / 2
+
+
+DENSITIES = dict(initial_log_prob_fn=initial_density, transition_log_prob_fn=transition_density)
+
+
+def value_and_score(estimator, noise, theta):
+    with tf.GradientTape() as tape:
+        tape.watch(theta)
+        value = estimator.log_likelihood(noise, theta)
+    return value, tape.gradient(value, theta)
+
+
+@pytest.mark.parametrize('transition', [bootstrap, guided])
+def test_the_smoothed_score_is_that_of_kalman(transition, seed):
+    """E[p-hat times its score] = grad p, with a lag as long as the series."""
+    estimator = make(20, transition, lag=6, **DENSITIES)
+    theta = tf.fill([20_000], tf.constant(THETA, tf.float64))
+    value, score = tf.function(value_and_score)(estimator, draw(estimator, 20_000, seed), theta)
+    np.testing.assert_allclose(
+        value[:9], make(20, transition).log_likelihood(draw(estimator, 20_000, seed)[:9], theta[:9])
+    )
+    slope = (kalman(THETA + 1e-5) - kalman(THETA - 1e-5)) / 2e-5
+    terms = np.exp(value - kalman()) * score
+    z = (np.mean(terms) - slope) / (np.std(terms) / np.sqrt(20_000))
+    assert abs(z) < largest_z(1)
+    # the test can tell: with ancestors held fixed the derivative is another one
+    other = tf.function(value_and_score)(
+        make(20, transition), draw(estimator, 20_000, seed), theta
+    )[1]
+    assert abs(np.mean(np.exp(value - kalman()) * other) - slope) > 5 * np.std(terms) / 141
+
+
+def test_a_shorter_lag_is_less_noisy(seed):
+    """Long ancestries share few ancestors."""
+    noise = draw(make(20), 4000, seed)
+    theta = tf.fill([4000], tf.constant(THETA, tf.float64))
+    spread = [
+        np.var(tf.function(value_and_score)(make(20, lag=lag, **DENSITIES), noise, theta)[1])
+        for lag in (1, 6)
+    ]
+    assert spread[0] < spread[1]
+
+
+def test_the_smoothed_score_in_xla(seed):
+    estimator = make(10, lag=3, **DENSITIES)
+    noise, theta = draw(estimator, 4, seed), tf.fill([4], tf.constant(THETA, tf.float64))
+    eager = value_and_score(estimator, noise, theta)
+    compiled = tf.function(value_and_score, jit_compile=True)(estimator, noise, theta)
+    for one, other in zip(compiled, eager, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
 @pytest.mark.parametrize('batch', [[], [3], [2, 2]])
@@ -121,10 +184,16 @@ def test_chain_dimensions_and_xla(batch, seed):
 
 @pytest.mark.parametrize(
     ('settings', 'words'),
-    [({'num_particles': 0}, '`num_particles`'), ({'state_size': 0}, '`state_size`')],
+    [
+        ({'num_particles': 0}, '`num_particles`'),
+        ({'state_size': 0}, '`state_size`'),
+        ({'lag': 0}, '`lag`'),
+    ],
 )
 def test_misuse(settings, words):
     with pytest.raises(ValueError, match=words):
         estimators.particle_filter(lambda z: z, bootstrap, observe, [0.0], **settings)
+    with pytest.raises(ValueError, match='`transition_log_prob_fn`'):
+        make(3, initial_log_prob_fn=initial_density)
     with pytest.raises(ValueError, match='`observations`'):
         estimators.particle_filter(lambda z: z, bootstrap, observe, [])

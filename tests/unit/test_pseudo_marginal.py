@@ -12,6 +12,7 @@ tfd = tfp.distributions
 PROPOSALS = {
     'random_walk': tfpa.proposals.random_walk(),
     'langevin': tfpa.proposals.langevin(),
+    'newton': tfpa.proposals.newton(),
     'bfgs': tfpa.proposals.quasi_newton('bfgs', 4),
     'sr1': tfpa.proposals.quasi_newton('sr1', 4),
     'ls': tfpa.proposals.quasi_newton('ls', 4),
@@ -88,7 +89,7 @@ def test_adaptation_ends_and_what_is_saved_goes_on(name):
     assert_identical(run(step, *copied, range(6, 12)), (end, last))
 
 
-@pytest.mark.parametrize('name', ['random_walk', 'bfgs', 'ls'])
+@pytest.mark.parametrize('name', ['random_walk', 'newton', 'bfgs', 'ls'])
 def test_xla_takes_the_same_steps(name):
     kernel, state = make(name), start([5])
     results = kernel.bootstrap_results(state)
@@ -156,3 +157,25 @@ def test_misuse(settings, error, words):
 def test_misuse_of_quasi_newton(arguments, words):
     with pytest.raises(ValueError, match=words):
         tfpa.proposals.quasi_newton(**arguments)
+
+
+def test_misuse_of_newton():
+    with pytest.raises(ValueError, match='`max_share`'):
+        tfpa.proposals.newton(max_share=0.0)
+
+
+def test_newton_is_the_inverse_of_the_hessian(rng):
+    """Against numpy, one chain at a time; eigenvalues are made positive and limited."""
+    factor = np.linalg.cholesky([[2.0, 0.5], [0.5, 1.0]])
+    sigma = factor @ factor.T
+    hessian = rng.standard_normal([4, 2, 2])
+    hessian += np.swapaxes(hessian, 1, 2)
+    found = tfpa.proposals.newton(max_share=3.0).local_matrix(*map(tf.constant, (hessian, sigma)))
+    for h, value in zip(hessian, found.value, strict=True):
+        values, vectors = np.linalg.eigh(-factor.T @ h @ factor)
+        inner = vectors @ np.diag(1 / np.maximum(np.abs(values), 1 / 3)) @ vectors.T
+        np.testing.assert_allclose(value, factor @ inner @ factor.T, rtol=1e-10)
+    convex = -np.linalg.inv(sigma)[None]
+    exact = tfpa.proposals.newton().local_matrix(tf.constant(convex), tf.constant(sigma))
+    np.testing.assert_allclose(exact.value[0], sigma, rtol=1e-10)
+    assert not exact.is_corrected[0]

@@ -84,14 +84,13 @@ def importance_sampling(
             effects = tf.stop_gradient(effects)
         joint = joint_log_prob_fn(effects, *parts)
         log_weights = joint + tf.square(z) / 2 + tf.math.log(scale) + math.log(2 * math.pi) / 2
+        if score == 'fisher':
+            # weights that move with the joint density alone: the derivative is that of Fisher's
+            # identity, the second one that of Louis'
+            log_weights = tf.stop_gradient(log_weights - joint) + joint
         if shared_weights:
             log_weights = tf.reduce_sum(log_weights, axis=-2, keepdims=True)
         value = tf.reduce_logsumexp(log_weights, axis=-1) - math.log(num_particles)
-        value = tf.reduce_sum(value, axis=-1)
-        if score == 'pathwise':
-            return value
-        weights = tf.stop_gradient(tf.nn.softmax(log_weights, axis=-1))
-        complete = tf.reduce_sum(weights * joint, axis=[-2, -1])
-        return tf.stop_gradient(value) + (complete - tf.stop_gradient(complete))
+        return tf.reduce_sum(value, axis=-1)
 
     return Estimator(num_groups * num_particles, log_likelihood, num_groups * num_particles)

@@ -6,12 +6,24 @@ Notation (T observations, N particles, S state size):
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive.estimators.records import Estimator
 from tfp_adaptive.internal import arguments
+
+
+class _Cloud(NamedTuple):
+    """The particles of one time."""
+
+    particles: tf.Tensor
+    """[*batch, N, S]."""
+    log_weights: tf.Tensor
+    """[*batch, N]."""
+    increments: Any
+    """[*batch, N, L], log p(x_t, y_t | x_{t-1}) of the last L steps of each ancestry, the oldest
+    first; or ()."""
 
 
 def particle_filter(
@@ -23,6 +35,9 @@ def particle_filter(
     *,
     state_size: int = 1,
     is_guided: bool = False,
+    initial_log_prob_fn: Callable | None = None,
+    transition_log_prob_fn: Callable | None = None,
+    lag: int = 10,
 ) -> Estimator:
     """Likelihood of a state space model, by a bootstrap or a guided particle filter.
 
@@ -33,8 +48,14 @@ def particle_filter(
     which is unbiased for the likelihood. Sorting makes a small change of the noise a small change
     of the particles, and the estimates of a correlated chain correlated.
 
-    The derivative of the log-estimate treats the ancestors as fixed, so it is not that of the
-    log-likelihood: good enough to drive a proposal, but a random walk needs none.
+    Given the densities of the model, the derivative of the log-estimate is the score by Fisher's
+    identity, smoothed with a fixed lag L:
+
+        sum_t sum_j W_{t+L, j} grad log p(x_t, y_t | x_{t-1}),  along the ancestry of particle j
+
+    with normalized weights W and particles held fixed; its own derivative is that of the complete
+    data. Without the densities it is the derivative of the estimate with noise and ancestors held
+    fixed, which is not the score, even on average, and a poor guide where many are resampled.
 
     Args:
       initial_fn: (noise [*batch, N, S], *parts) -> particles at t = 0, [*batch, N, S].
@@ -47,12 +68,18 @@ def particle_filter(
       num_particles: N. Default 100.
       state_size: S. Default 1.
       is_guided: whether `transition_fn` returns a pair. Default `False`.
+      initial_log_prob_fn: (particles [*batch, N, S], *parts) -> log p(x_0), [*batch, N]. Default
+        `None`: no smoothed score.
+      transition_log_prob_fn: (new particles, particles, last observation, this observation,
+        *parts) -> log p(x_t | x_{t-1}), [*batch, N]. Default `None`: no smoothed score.
+      lag: L >= 1, observations after x_t that its smoothing waits for. Default 10.
 
     Returns:
       An `Estimator` with T (1 + N S) numbers of noise.
 
     Raises:
-      ValueError: if a count is not positive, or there are no observations.
+      ValueError: if a count is not positive, there are no observations, or one of the two densities
+        is missing.
 
     Reference: N. Gordon, D. Salmond, A. Smith 1993 for the filter; G. Deligiannidis, A. Doucet,
     M. Pitt. The correlated pseudo-marginal method. JRSS B 2018, for the sorting.
@@ -74,43 +101,72 @@ def particle_filter(
         raise ValueError(
             f'`observations` must be a tensor [T, ...] with T > 0; got shape {observations.shape}.'
         )
+    if (initial_log_prob_fn is None) != (transition_log_prob_fn is None):
+        raise ValueError(
+            '`transition_log_prob_fn` and `initial_log_prob_fn` make the smoothed score together; '
+            'got one of them.'
+        )
+    arguments.count('lag', lag, least=1)
     num_steps = observations.shape[0]
-    size = num_particles * state_size
+    is_smoothed = transition_log_prob_fn is not None
 
     def log_likelihood(noise, *parts):
         data = tf.cast(observations, noise.dtype)
         uniforms, normals = _over_time(noise, num_steps, num_particles, state_size)
 
         def step(carried, inputs):
-            particles, log_weights, total = carried
+            cloud, total, complete = carried
             uniform, normal, last, now = inputs
-            particles = resampled(particles, log_weights, uniform)
-            moved = transition_fn(normal, particles, last, now, *parts)
+            cloud, oldest = resampled(cloud, uniform), ()
+            moved = transition_fn(normal, cloud.particles, last, now, *parts)
             particles, log_ratio = moved if is_guided else (moved, 0.0)
-            log_weights = observation_log_prob_fn(now, particles, *parts) + log_ratio
-            return particles, log_weights, total + _log_mean(log_weights)
+            particles = tf.stop_gradient(particles) if is_smoothed else particles
+            observed = observation_log_prob_fn(now, particles, *parts)
+            increments = ()
+            if is_smoothed:
+                new = observed + transition_log_prob_fn(
+                    particles, cloud.particles, last, now, *parts
+                )
+                oldest = cloud.increments[..., 0]
+                increments = tf.concat([cloud.increments[..., 1:], new[..., tf.newaxis]], axis=-1)
+            cloud = _Cloud(particles, observed + log_ratio, increments)
+            return cloud, total + _log_mean(cloud.log_weights), _completed(complete, cloud, oldest)
 
         particles = initial_fn(normals[0], *parts)
+        shape = tf.concat([tf.shape(noise)[:-1], [num_particles, state_size]], axis=0)
+        particles = tf.ensure_shape(tf.broadcast_to(particles, shape), normals.shape[1:])
+        particles = tf.stop_gradient(particles) if is_smoothed else particles
         log_weights = observation_log_prob_fn(data[0], particles, *parts)
-        total = _log_mean(log_weights)
-        shape = tf.concat([tf.shape(total), [num_particles, state_size]], axis=0)
-        start = (tf.broadcast_to(particles, shape), log_weights, total)
-        if num_steps == 1:
+        increments, complete = (), ()
+        if is_smoothed:
+            first = log_weights + initial_log_prob_fn(particles, *parts)
+            increments = tf.pad(
+                first[..., tf.newaxis], [[0, 0]] * first.shape.rank + [[lag - 1, 0]]
+            )
+            complete = tf.zeros_like(first[..., 0])
+        cloud = _Cloud(particles, log_weights, increments)
+        carried = cloud, _log_mean(log_weights), complete
+        if num_steps > 1:
+            inputs = uniforms[1:], normals[1:], data[:-1], data[1:]
+            carried = tf.foldl(step, inputs, initializer=carried)
+        cloud, total, complete = carried
+        if not is_smoothed:
             return total
-        inputs = uniforms[1:], normals[1:], data[:-1], data[1:]
-        return tf.foldl(step, inputs, initializer=start)[-1]
+        complete = _completed(complete, cloud, tf.reduce_sum(cloud.increments, axis=-1))
+        return tf.stop_gradient(total) + (complete - tf.stop_gradient(complete))
 
-    return Estimator(num_steps * (1 + size), log_likelihood, num_steps * num_particles)
+    noise_size = num_steps * (1 + num_particles * state_size)
+    return Estimator(noise_size, log_likelihood, num_steps * num_particles)
 
 
-def resampled(particles: tf.Tensor, log_weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Systematic resampling of sorted particles.
+def resampled(cloud: _Cloud, uniform: tf.Tensor) -> _Cloud:
+    """Systematic resampling of sorted particles; the weights are left as they were.
 
     Args:
-      particles: [*batch, N, S].
-      log_weights: [*batch, N].
+      cloud: of particles.
       uniform: [*batch] in (0, 1).
     """
+    particles, log_weights, increments = cloud
     rank = log_weights.shape.rank - 1
     order = tf.argsort(particles[..., 0], axis=-1)
     log_weights = tf.gather(log_weights, order, axis=-1, batch_dims=rank)
@@ -122,7 +178,21 @@ def resampled(particles: tf.Tensor, log_weights: tf.Tensor, uniform: tf.Tensor) 
     # rounding may leave the last sum below the last level
     ancestors = tf.minimum(ancestors, num_particles - 1)
     ancestors = tf.gather(order, ancestors, axis=-1, batch_dims=rank)
-    return tf.gather(particles, ancestors, axis=-2, batch_dims=rank)
+
+    def take(x):
+        return tf.gather(x, ancestors, axis=rank, batch_dims=rank)
+
+    return cloud._replace(
+        particles=take(particles), increments=tf.nest.map_structure(take, increments)
+    )
+
+
+def _completed(complete, cloud, oldest):
+    """The sum of what has waited long enough to be smoothed, with what now has."""
+    if isinstance(oldest, tuple):
+        return complete
+    weights = tf.stop_gradient(tf.nn.softmax(cloud.log_weights, axis=-1))
+    return complete + tf.reduce_sum(weights * oldest, axis=-1)
 
 
 def _over_time(noise, num_steps, num_particles, state_size):

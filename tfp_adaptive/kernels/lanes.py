@@ -26,8 +26,9 @@ class Lane(NamedTuple):
     """[C, K] u."""
     drift_noise: Tensor
     """[C, K] u~, or [C, 0]."""
-    covariance: Tensor
-    """[C, D, D] of the proposal when the lane last moved, or [C, 0, 0] where nobody asks."""
+    matrix: Tensor
+    """[C, D, D]: Hessian of the log-estimate with u for a Newton proposal; as published, covariance
+    of the proposal when the lane last moved. [C, 0, 0] where nobody asks."""
 
 
 class Memory(NamedTuple):

@@ -2,20 +2,20 @@
 
 For every chain, with the lane (q, u, u~) whose turn it is, step size eps and covariance Sigma:
 
-    S   = eps^2 H, with H = Sigma or a quasi-Newton matrix of the other lanes
+    S   = eps^2 H, with H = Sigma, a quasi-Newton matrix of the other lanes, or H(q, u)
     q'  ~ N(q + S g(q, u~) / 2, S)
     u'  = rho u + sqrt(1 - rho^2) xi,   and u~' likewise;   xi ~ N(0, I)
     accept (q', u', u~') with probability min(1, exp(-Delta)),
         Delta = log p(q, u) - log p(q', u') + log N(q' | q) - log N(q | q')
 
 The other lanes stay as they are, so S is the same in both directions: a Metropolis-Hastings step
-within a Gibbs sampler over the lanes. As published, the forward density uses the S of the lane's
+within a Gibbs sampler over the lanes. An H(q, u) is that of the place the move starts from, in
+either direction. As published, the forward density uses the S of the lane's
 last move instead, which is no such step: that chain is biased.
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,57 +23,10 @@ from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import lanes, metropolis, windowed
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
+from tfp_adaptive.kernels.marginal_design import Design, Draw, Marginal, Scaled
 from tfp_adaptive.proposals import gaussian
 from tfp_adaptive.tuning import MetricEstimator
-from tfp_adaptive.typing import ChainState, Event, LogDensity, Move, Sampler, Tensor
-
-
-class Marginal(NamedTuple):
-    """A posterior that is estimated, on packed positions."""
-
-    at: Callable[[Tensor], LogDensity]
-    """Noise [C, K] -> the density that it makes of the estimate."""
-    event: Event
-
-
-class Scaled(NamedTuple):
-    """What is learned of the proposal."""
-
-    factor: Tensor
-    """C [D, D]."""
-    step_size: Tensor
-    """eps."""
-
-
-class Draw(NamedTuple):
-    """Standard normals of a move."""
-
-    proposal: Tensor
-    """[C, D]."""
-    noise: Tensor
-    """[C, K] xi."""
-    drift_noise: Tensor
-    """[C, K], or [C, 0]."""
-
-
-class Design(NamedTuple):
-    """One choice for every axis: an algorithm."""
-
-    noise_size: int
-    proposal: gaussian.GaussianProposal
-    correlation: float
-    """rho."""
-    is_published: bool = False
-
-    @property
-    def drift_noise_size(self) -> int:
-        """K where a second block of noise drives the proposal, else 0."""
-        return self.noise_size if self.proposal.matrix is not None else 0
-
-    @property
-    def num_estimates(self) -> int:
-        """Estimates of the likelihood a step."""
-        return 2 if self.drift_noise_size else 1
+from tfp_adaptive.typing import ChainState, Move, Sampler, Tensor
 
 
 def split(metric: MetricEstimator) -> MetricEstimator:
@@ -149,7 +102,7 @@ def _init(design, axes, target, state):
 
 def _init_info(design, init_info, dtype):
     # beside the estimates at the start, that behind the first scale
-    num_estimates = design.num_estimates + int(design.proposal.uses_score)
+    num_estimates = design.num_estimates(0) + int(design.proposal.uses_score)
     return init_info(dtype)._replace(num_gradients=tf.constant(num_estimates))
 
 
@@ -171,26 +124,27 @@ def _move(design, target, parameters, step_size, state, noise):
     lane = lanes.take(memory, memory.turn)
     if design.proposal.num_lanes == 1:
         lane = lane._replace(position=state.position, log_prob=state.log_prob, score=state.score)
-    here, memory = _factor(design, memory, parameters, step_size)
-    there = _factor_of_last_move(lane, here) if design.is_published else here
+    here, memory = _factor(design, memory, lane, parameters, step_size)
+    forward = _factor_of_last_move(lane, here) if design.is_published else here
     draw = noise.move
-    whitened = draw.proposal + _pull(design, there, lane)
-    position = lane.position + tf.linalg.matvec(there, whitened)
+    whitened = draw.proposal + _pull(design, forward, lane)
+    position = lane.position + tf.linalg.matvec(forward, whitened)
     proposed = _evaluate(
         design,
         target,
         position,
         refreshed(design, lane.noise, draw.noise),
         refreshed(design, lane.drift_noise, draw.drift_noise),
-        _square(here) if design.is_published else lane.covariance,
+        _square(here) if design.is_published else lane.matrix,
     )
-    if design.is_published:
-        back = tf.linalg.triangular_solve(here, (position - lane.position)[..., tf.newaxis])
-        back = back[..., 0] + _pull(design, here, proposed)
-        volume = _log_det(here) - _log_det(there)
-    else:
-        back = whitened + _pull(design, here, proposed)
-        volume = 0.0
+    backward = here
+    if design.proposal.local_matrix is not None:
+        backward, _ = _factor(design, memory, proposed, parameters, step_size)
+    back, volume = whitened, 0.0
+    if backward is not forward:
+        back = tf.linalg.triangular_solve(backward, (position - lane.position)[..., tf.newaxis])
+        back, volume = back[..., 0], _log_det(backward) - _log_det(forward)
+    back += _pull(design, backward, proposed)
     kinetic = (chains.squared_norm(back) - chains.squared_norm(draw.proposal)) / 2
     move = _as_move(lane, proposed, lane.log_prob - proposed.log_prob + kinetic + volume)
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
@@ -198,20 +152,24 @@ def _move(design, target, parameters, step_size, state, noise):
     after = transition.state._replace(memory=lanes.put(memory, new))
     transition = transition._replace(state=after)
     accept_prob = metropolis.accept_prob(transition)
-    return windowed.Step(transition, accept_prob, design.num_estimates)
+    num_estimates = design.num_estimates(target.event.size)
+    return windowed.Step(transition, accept_prob, num_estimates)
 
 
-def _factor(design, memory, parameters, step_size):
+def _factor(design, memory, lane, parameters, step_size):
     """The Cholesky factor of S, [D, D] or [C, D, D], and the memory with its counts."""
     eps = step_size * parameters.step_size
     eps = eps if eps.shape.rank == 0 else eps[..., tf.newaxis]
-    matrix_of = design.proposal.matrix
-    if matrix_of is None:
+    proposal = design.proposal
+    if proposal.matrix is None and proposal.local_matrix is None:
         return eps * parameters.factor, memory
     sigma = tf.linalg.matmul(parameters.factor, parameters.factor, transpose_b=True)
-    matrix = matrix_of(*lanes.others(memory), sigma)
+    if proposal.matrix is None:
+        matrix = proposal.local_matrix(lane.matrix, sigma)
+    else:
+        matrix = proposal.matrix(*lanes.others(memory), sigma)
     covariance = tf.square(eps) * matrix.value
-    if design.proposal.trust_region:
+    if proposal.trust_region:
         covariance = gaussian.limited(covariance, tf.square(eps) * sigma)
     corrected = memory.num_corrected + tf.cast(matrix.is_corrected, tf.int32)
     memory = memory._replace(num_pairs=matrix.num_pairs, num_corrected=corrected)
@@ -220,8 +178,8 @@ def _factor(design, memory, parameters, step_size):
 
 def _factor_of_last_move(lane, factor):
     """That of the lane's own covariance; at its first move there is none yet."""
-    has_moved = tf.linalg.trace(lane.covariance)[:, tf.newaxis, tf.newaxis] > 0
-    return tf.linalg.cholesky(tf.where(has_moved, lane.covariance, _square(factor)))
+    has_moved = tf.linalg.trace(lane.matrix)[:, tf.newaxis, tf.newaxis] > 0
+    return tf.linalg.cholesky(tf.where(has_moved, lane.matrix, _square(factor)))
 
 
 def _pull(design, factor, lane):
@@ -243,17 +201,30 @@ def refreshed(design: Design, noise: Tensor, draw: Tensor) -> Tensor:
     return design.correlation * noise + (1 - design.correlation**2) ** 0.5 * draw
 
 
-def _evaluate(design, target, position, noise, drift_noise, covariance):
+def _evaluate(design, target, position, noise, drift_noise, matrix):
     """The lane at a position, with the estimates that it needs."""
     nothing = tf.zeros_like(position[:, :0])
+    density = target.at(noise)
     if not design.proposal.uses_score:
-        log_prob = target.at(noise).value(position)
-        return lanes.Lane(position, log_prob, nothing, nothing, noise, drift_noise, covariance)
-    log_prob, score = target.at(noise).value_and_score(position)
+        log_prob = density.value(position)
+        return lanes.Lane(position, log_prob, nothing, nothing, noise, drift_noise, matrix)
+    log_prob, score = density.value_and_score(position)
     drift_score = nothing
     if design.drift_noise_size:
         drift_score = target.at(drift_noise).value_and_score(position)[1]
-    return lanes.Lane(position, log_prob, score, drift_score, noise, drift_noise, covariance)
+    if design.proposal.local_matrix is not None:
+        matrix = _hessian(density, position)
+    return lanes.Lane(position, log_prob, score, drift_score, noise, drift_noise, matrix)
+
+
+def _hessian(density, position):
+    """[C, D, D], row by row: a loop is compiled once, whatever D is."""
+
+    def row(direction):
+        return density.hessian_vector_product(position, tf.zeros_like(position) + direction)
+
+    rows = tf.map_fn(row, tf.eye(position.shape[-1], dtype=position.dtype))
+    return tf.transpose(rows, [1, 0, 2])
 
 
 def first_memory(design: Design, target: Marginal, position: Tensor, noise: Draw) -> lanes.Memory:
@@ -266,8 +237,8 @@ def first_memory(design: Design, target: Marginal, position: Tensor, noise: Draw
       noise: of the estimates.
     """
     empty = tf.zeros_like(position[:, :, tf.newaxis] * position[:, tf.newaxis])
-    covariance = empty if design.is_published else empty[:, :0, :0]
-    lane = _evaluate(design, target, position, noise.noise, noise.drift_noise, covariance)
+    matrix = empty if design.is_published else empty[:, :0, :0]
+    lane = _evaluate(design, target, position, noise.noise, noise.drift_noise, matrix)
     return lanes.repeat(lane, design.proposal.num_lanes)
 
 

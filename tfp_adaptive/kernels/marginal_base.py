@@ -159,8 +159,8 @@ def make_design(estimator, proposal, correlation, mode) -> marginal.Design:
         proposal = gaussian.walk()
     if not isinstance(proposal, gaussian.GaussianProposal):
         raise TypeError(
-            '`proposal` must be made by tfp_adaptive.proposals.random_walk(), langevin() or '
-            f'quasi_newton(); got {proposal!r}.'
+            '`proposal` must be made by tfp_adaptive.proposals.random_walk(), langevin(), '
+            f'newton() or quasi_newton(); got {proposal!r}.'
         )
     if not 0 <= correlation < 1:
         raise ValueError(f'`auxiliary_correlation` must lie in [0, 1); got {correlation!r}.')

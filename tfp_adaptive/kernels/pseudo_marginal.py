@@ -31,8 +31,8 @@ class PseudoMarginal(marginal_base.MarginalKernel):
     returns is the lane it updated, and the state it is given is not read. Autocorrelations of a
     lane show at multiples of M steps only, so effective sizes need many more lags than M.
 
-    Cost: one estimate of the likelihood a step, two (with scores) for quasi-Newton proposals.
-    `info.num_gradients` counts them.
+    Cost: one estimate of the likelihood a step, two (with scores) for quasi-Newton proposals, 1 + 2
+    D scores for Newton's. `info.num_gradients` counts them.
 
     Reference: J. Dahlin, A. Wills, B. Ninness. Correlated pseudo-marginal Metropolis-Hastings
     using quasi-Newton proposals, 2018; G. Deligiannidis, A. Doucet, M. Pitt. The correlated
@@ -73,14 +73,14 @@ class PseudoMarginal(marginal_base.MarginalKernel):
             log-density of the prior, shape [*batch].
           num_adaptation_steps: steps that learn, a Python int; bitwise constant after. Default
             1000.
-          proposal: `proposals.random_walk()`, `langevin()` or `quasi_newton()`. Default `None`: the
-            random walk, which needs no derivative.
+          proposal: `proposals.random_walk()`, `langevin()`, `newton()` or `quasi_newton()`. Default
+            `None`: the random walk, which needs no derivative.
           auxiliary_correlation: rho in [0, 1), of the noise before and after a step; the published
             sigma_u is sqrt(1 - rho^2). Default 0.95.
           mode: 'valid', or 'as_published', whose forward density uses an outdated quasi-Newton
             matrix: that chain has another law than the posterior. Default 'valid'.
           target_accept_prob: in (0, 1), steers eps. Default `None`: 0.2 for the random walk, 0.5
-            for `langevin`, 0.3 for `quasi_newton`.
+            for `langevin` and `newton`, 0.3 for `quasi_newton`.
           step_size: factor on eps; a scalar, or one value per chain. Default 1.
           pool_fn: maps a list of tensors, sums over the chains of this replica, to their sums over
             all replicas, once a step; `tfp_adaptive.distribute.sum_over_replicas` on many GPUs or
