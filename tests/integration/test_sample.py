@@ -173,7 +173,7 @@ def test_chains_that_mix_slowly_take_several_steps_a_draw():
     target = Counted()
     first = run(target, num_steps_between_results=0, **settings)
     long = run(target, **settings)
-    assert first.diagnostics.min_ess < 0.02 * 4 * 300
+    assert first.diagnostics.min_ess < 0.05 * 4 * 300
     assert first.stop_reason == '300 draws per chain, as `num_results` asked.'
     count = int(re.fullmatch(r'300 .* asked, one every (\d+) steps\.', long.stop_reason)[1])
     assert count in (2**power for power in range(1, 7))

@@ -79,7 +79,7 @@ def sample(
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
-        chains need. That is none, unless fewer than 2 % of the first `num_results` draws of all
+        chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
         chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
         away, and others taken with 1, 3, 7, up to 63 steps between them, by the effective size of
         the first. With `until`, which goes on for as long as it takes, none.

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfp_adaptive.sampling.targets.initial import Start
 
 MAX_STEPS_PER_DRAW = 64
-_LEAST_SHARE = 0.02
+_LEAST_SHARE = 0.05
 _MIN_ESS, _MAX_RHAT = 400.0, 1.01
 _RESERVE = 1.5
 """Effective sizes of chains that mix slowly are uncertain, and rather too large."""
@@ -30,7 +30,7 @@ def steps_per_draw(figures: tuple[Any, Any, Any], num_draws: int, start: Start) 
       start: of the chains, for their number.
 
     Returns:
-      1 if the draws are good or more than 2 % of them effective, if a figure is not finite, or if
+      1 if the draws are good or more than 5 % of them effective, if a figure is not finite, or if
       the chains are so far apart that longer ones would be of no use; at most 64.
     """
     ess, ess_of_squares, rhat = ([np.ravel(x) for x in tf.nest.flatten(part)] for part in figures)
