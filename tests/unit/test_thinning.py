@@ -27,7 +27,7 @@ def steps(ess, rhat, ess_of_squares=1e4, num_draws=2000):
         (1, 1.5, 64),  # the most
         (1, 2.5, 1),  # chains that never meet
         (np.nan, 1.0, 1),
-        (100, np.nan, 1),
+        (100, np.nan, 8),  # a constant has none
     ],
 )
 def test_steps_follow_from_what_is_missing(ess, rhat, expected):

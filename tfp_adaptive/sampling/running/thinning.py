@@ -30,12 +30,13 @@ def steps_per_draw(figures: tuple[Any, Any, Any], num_draws: int, start: Start) 
       start: of the chains, for their number.
 
     Returns:
-      1 if the draws are good or more than 5 % of them effective, if a figure is not finite, or if
+      1 if the draws are good or more than 5 % of them effective, if there are no figures, or if
       the chains are so far apart that longer ones would be of no use; at most 64.
     """
     ess, ess_of_squares, rhat = ([np.ravel(x) for x in tf.nest.flatten(part)] for part in figures)
-    smallest = float(np.min(np.concatenate(ess + ess_of_squares)))
-    largest = float(np.max(np.concatenate(rhat)))
+    # coordinates that are constant have no figures
+    smallest = float(np.nanmin(np.concatenate([*ess, *ess_of_squares, [np.inf]])))
+    largest = float(np.nanmax(np.concatenate([*rhat, [-np.inf]])))
     total = num_draws * math.prod(start.batch_shape)
     if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= _APART):
         return 1
