@@ -39,8 +39,8 @@ def tail_concerns(run: Any) -> Iterator[str]:
         yield (
             f'The tails fall off like a power law of shape {shape:.2f} (standard error '
             f'{error:.2f}): moments above order {1 / shape:.1f} do not exist, and chains go far '
-            'out too rarely; trust quantiles rather than standard deviations, or sample transformed '
-            'coordinates with lighter tails, such as through tfb.SinhArcsinh.'
+            'out too rarely; trust quantiles rather than standard deviations, or sample '
+            'transformed coordinates with lighter tails, such as through tfb.SinhArcsinh.'
         )
 
 
@@ -72,7 +72,8 @@ def heaviest_tail(parts: list, batch_rank: int) -> tuple[float, float] | None:
     Returns:
       `None` where there are too few independent draws to tell.
     """
-    distance = _largest_distance(parts, batch_rank)
+    with np.errstate(invalid='ignore'):
+        distance = _largest_distance(parts, batch_rank)
     if not np.isfinite(distance).all() or len(distance) < 4:
         return None
     ess = float(diagnose(distance, 1)[0])
