@@ -33,20 +33,18 @@ def adaptation_pictures(config: Config, folder: pathlib.Path, progress: bool) ->
         figures, numbers, animations = pages.pictures(settings)
     own = folder / FOLDER
     own.mkdir(exist_ok=True)
-    names = []
     for name, figure in figures.items():
-        names.append(f'{FOLDER}/{name}.png')
-        figure.savefig(folder / names[-1], dpi=settings['dpi'])
+        figure.savefig(own / f'{name}.png', dpi=settings['dpi'])
+    pages.close(figures)
     for name, (draw, frames) in animations.items():
-        names.append(f'{FOLDER}/{name}.gif')
-        pages.tfpa.plots.animate(draw, frames, folder / names[-1])
+        pages.tfpa.plots.animate(draw, frames, own / f'{name}.gif')
     numbers = {name: _plain(value) for name, value in numbers.items()}
     (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + '\n')
     (folder / 'adaptation.md').write_text(page(numbers))
     if config.settings['into']:
         _publish(folder, pathlib.Path(config.settings['into']))
     rows = [[name, value] for name, value in numbers.items()]
-    return Outcome([Table('Numbers of the page', ['number', 'value'], rows)], [numbers], names)
+    return Outcome([Table('Numbers of the page', ['number', 'value'], rows)], [numbers])
 
 
 def page(numbers: dict) -> str:

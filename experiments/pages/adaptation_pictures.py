@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import programs
 from tfp_adaptive.plots.dynamics import trajectory
 from tfp_adaptive.plots.tuning import estimated_covariance
 
@@ -30,6 +31,11 @@ def of_ten_scales(x: tf.Tensor) -> tf.Tensor:
     return -tf.reduce_sum((x / tf.constant(SCALES, x.dtype)) ** 2, axis=-1) / 2
 
 
+def of_one_scale(x: tf.Tensor) -> tf.Tensor:
+    """Ten independent standard normals."""
+    return -tf.reduce_sum(x**2, axis=-1) / 2
+
+
 def mixture(x: tf.Tensor) -> tf.Tensor:
     """Three standard normals far apart, of equal weight."""
     offsets = x[..., tf.newaxis, :] - tf.constant(MEANS, x.dtype)
@@ -38,7 +44,7 @@ def mixture(x: tf.Tensor) -> tf.Tensor:
 
 def pictures(
     settings: dict[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Callable]]:
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Callable, list]]]:
     """Everything that the page shows.
 
     Args:
@@ -78,7 +84,7 @@ def _steps(settings, figures, numbers):
             f'{name}_accept': run.diagnostics.accept_prob,
             f'{name}_ess': run.diagnostics.min_ess,
         }
-    numbers['num_draws'] = 4 * settings['num_results']
+    numbers |= {'num_results': settings['num_results'], 'num_draws': 4 * settings['num_results']}
     figures['steps'] = figure
 
 
@@ -121,27 +127,26 @@ def _energy(settings, figures, numbers):
 
 
 def _dual_averaging(settings, figures, numbers):
-    """Acceptance and step size of `WindowedHMC`, whose metric hardly matters here."""
+    """Acceptance and step size of `WindowedHMC` with a metric that stays as it is."""
     accept_prob, steps, kernel = _tuned(
-        gaussian, 2, settings['num_tuning_steps'], tfpa.tuning.variance()
+        of_one_scale, settings['num_tuning_steps'], tfpa.tuning.no_windows()
     )
+    target = kernel.parameters['target_accept_prob']
     figures['dual_averaging'] = tfpa.plots.step_size(
-        accept_prob,
-        steps,
-        target_accept_prob=kernel.parameters['target_accept_prob'],
-        learned_step_size=steps[-1],
+        accept_prob, steps, target_accept_prob=target, learned_step_size=steps[-1]
     )
     numbers |= {
-        'target_accept': kernel.parameters['target_accept_prob'],
+        'target_accept': target,
         'num_tuning_steps': len(steps),
-        'late_accept': accept_prob[-50:].mean(),
+        'kept_step': steps[-1],
+        'formula_step': float(tfpa.tuning.step_size_formula(np.ones(10), target)),
     }
 
 
 def _windows(settings, figures, numbers):
     """The same where scales differ: every window gives a better metric and a larger step."""
     accept_prob, steps, kernel = _tuned(
-        of_ten_scales, 10, settings['num_window_steps'], tfpa.tuning.variance()
+        of_ten_scales, settings['num_window_steps'], tfpa.tuning.windows()
     )
     figures['windows'] = tfpa.plots.step_size(
         accept_prob,
@@ -153,17 +158,16 @@ def _windows(settings, figures, numbers):
         'num_window_steps': len(steps),
         'first_window_step': np.median(steps[40:75]),
         'last_window_step': steps[-1],
-        'formula_before': float(tfpa.tuning.step_size_formula(SCALES)),
-        'formula_after': float(tfpa.tuning.step_size_formula(np.ones(10))),
-        'condition_before': float(tfpa.tuning.condition_number(SCALES)),
+        'smallest_of_ten': SCALES[0],
+        'largest_of_ten': SCALES[-1],
     }
 
 
-def _tuned(target, num_dims, num_steps, metric):
+def _tuned(target, num_steps, schedule):
     """(acceptance [n], step size [n], kernel) of a warm-up; steps in units of the metric."""
-    kernel = tfpa.WindowedHMC(target, 8, num_adaptation_steps=num_steps, metric=metric)
+    kernel = tfpa.WindowedHMC(target, 3, num_adaptation_steps=num_steps, schedule=schedule)
 
-    @tf.function(autograph=False, jit_compile=True)
+    @tf.function(autograph=False, jit_compile=programs.JIT_COMPILE)
     def warm_up(state, seed):
         return tfp.mcmc.sample_chain(
             num_steps,
@@ -176,7 +180,7 @@ def _tuned(target, num_dims, num_steps, metric):
             seed=seed,
         ).trace
 
-    start = tf.random.stateless_normal([4, num_dims], seed=(1, 0))
+    start = tf.random.stateless_normal([4, len(SCALES)], seed=(1, 0))
     accept_prob, steps = warm_up(start, tf.constant([1, 1]))
     return accept_prob.numpy(), steps.numpy(), kernel
 
@@ -238,7 +242,7 @@ def _learned(run, count):
     return factor @ factor.T
 
 
-def _animations(settings) -> dict[str, Any]:
+def _animations(settings) -> dict[str, tuple[Callable, list]]:
     """Name -> (draw, frames)."""
     run = _sample(gaussian, settings, None)
 
@@ -273,6 +277,12 @@ def _sample(target, settings, kernel, num_warmup_steps=None, initial_state=None)
         seed=settings['seed'],
         progress=False,
     )
+
+
+def close(figures: dict[str, Any]) -> None:
+    """Frees what matplotlib keeps of them."""
+    for figure in figures.values():
+        _plt().close(figure)
 
 
 def _plt():

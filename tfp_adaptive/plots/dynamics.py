@@ -101,8 +101,8 @@ def integrators(
       step_sizes: of the panels.
       integration_time: of every path; each has integration_time / step size steps, rounded.
       methods: of 'leapfrog' and 'euler'. Default: both.
-      region: [2, 2], lowest and highest of each coordinate, to be shown in any case. Default `None`:
-        what the paths need.
+      region: [2, 2], lowest and highest of each coordinate, to be shown in any case. Default
+        `None`: what the paths need.
       figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
 
     Returns:
@@ -221,7 +221,7 @@ def contours(ax: Any, target_log_prob_fn: Callable) -> None:
       target_log_prob_fn: callable of positions [n, 2] -> [n].
     """
     limits = ax.get_xlim(), ax.get_ylim()
-    x, y = (np.linspace(*pair, _GRID) for pair in limits)
+    x, y = (np.linspace(low, high, _GRID) for low, high in limits)
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape([-1, 2])
     values = np.asarray(target_log_prob_fn(tf.constant(points, tf.float32)))
     values = values.reshape([_GRID, _GRID])
