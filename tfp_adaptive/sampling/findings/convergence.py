@@ -135,6 +135,8 @@ def _rhat(run):
         yield 'There are too few draws to judge convergence; draw more (`num_results`).'
         return
     rhat, names = _figures(run, run.diagnostics.rhat)
+    # draws that are not finite have a sentence of their own
+    rhat = np.where(np.isinf(rhat), np.nan, rhat)
     is_bad = rhat > MAX_RHAT
     if is_bad.any():
         worst = int(np.nanargmax(rhat))
