@@ -236,3 +236,18 @@ def test_cyclical(tmp_path, name, num_samplers, more):
     [table] = record['tables']
     assert [row[0] for row in table['rows']] == [run['sampler'] for run in record['runs'][::2]]
     assert (folder / 'mixtures.png').stat().st_size > 10_000
+
+
+def test_adaptation_pictures(tmp_path):
+    lengths = ('num_warmup_steps=300', 'num_results=300', 'num_tuning_steps=20')
+    into = tmp_path / 'docs'
+    output = tmp_path / 'results'
+    folder, record = _run(
+        output, 'adaptation_pictures', *lengths, 'num_window_steps=120', f'into={into}', 'dpi=20'
+    )
+    (numbers,) = record['runs']
+    assert numbers['num_draws'] == 1200
+    assert '{' not in (folder / 'adaptation.md').read_text()
+    assert (into / 'adaptation.md').read_text() == (folder / 'adaptation.md').read_text()
+    assert len(list((into / 'adaptation').glob('*.png'))) == 12
+    assert len(list((into / 'adaptation').glob('*.gif'))) == 2

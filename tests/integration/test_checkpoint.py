@@ -176,6 +176,32 @@ def test_until_ends_where_it_would_have_ended(path):
     assert resumed.stop_reason == whole.stop_reason
 
 
+@pytest.mark.parametrize('phase', ['sampling', 'thinned'])
+def test_draws_of_chains_that_mix_slowly_go_on(tmp_path, monkeypatch, small_chunks, phase):
+    """Interrupted in the first draws, or in those that replace them."""
+    settings = {'kernel': small_steps, 'num_results': 300, 'num_warmup_steps': 0}
+    moved = checkpoint.Checkpoint.moved
+
+    def interrupt(self, label, position):
+        if label == phase and position.num_rows > 200:
+            raise KeyboardInterrupt
+        moved(self, label, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, 'moved', interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / 'run.h5', **settings)
+    whole = run(**settings)
+    assert 'one every' in whole.stop_reason
+    resumed = run(tmp_path / 'run.h5', **settings)
+    assert_same_run(resumed, whole)
+    assert resumed.stop_reason == whole.stop_reason
+
+
+def small_steps(log_prob):
+    return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.2))
+
+
 def test_model_with_names_and_traces(tmp_path):
     model = tfp.distributions.JointDistributionNamed(
         {'scale': tfp.distributions.LogNormal(0.0, 1.0)}

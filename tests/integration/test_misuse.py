@@ -472,7 +472,7 @@ OTHERS = {
     'thinning': (
         {'num_steps_between_results': 1},
         ValueError,
-        '`checkpoint`.*num_steps_between_results 0, which is 1',
+        '`checkpoint`.*num_steps_between_results None, which is 1',
     ),
     'compilation': (
         {'jit_compile': True},

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import gc
+import re
 import time
 import weakref
 
@@ -158,6 +159,27 @@ def test_draws_do_not_depend_on_the_length_of_the_run():
     assert_identical(long.states[:60], short.states)
     thinned = run(target, num_results=20, num_steps_between_results=2, kernel=make_hmc)
     assert_identical(short.states[2::3], thinned.states)
+
+
+def test_chains_that_mix_slowly_take_several_steps_a_draw():
+    """They go on from the first draws, unless told how many steps to throw away."""
+    settings = {
+        'kernel': lambda log_prob: tfmc.RandomWalkMetropolis(
+            log_prob, tfmc.random_walk_normal_fn(0.2)
+        ),
+        'num_results': 300,
+        'num_warmup_steps': 0,
+    }
+    target = Counted()
+    first = run(target, num_steps_between_results=0, **settings)
+    long = run(target, **settings)
+    assert first.diagnostics.min_ess < 0.05 * 4 * 300
+    assert first.stop_reason == '300 draws per chain, as `num_results` asked.'
+    count = int(re.fullmatch(r'300 .* asked, one every (\d+) steps\.', long.stop_reason)[1])
+    assert count in (2**power for power in range(1, 7))
+    assert long.states.shape == first.states.shape
+    assert long.diagnostics.min_ess > 3 * first.diagnostics.min_ess
+    assert long.diagnostics.max_rhat < first.diagnostics.max_rhat
 
 
 def test_seeds():

@@ -62,6 +62,7 @@ def run_of_draws(
     kernel = tfpa.EntropyAdaptiveHMC(gaussian_log_prob, num_adaptation_steps=NUM_WARMUP_STEPS)
     run = SampleRun(
         states=states,
+        unconstrained_states=states,
         trace=(),
         warmup_trace=warmup_trace,
         diagnostics=diagnostics,

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.support import runs
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings import diagnostics
 
@@ -119,8 +120,13 @@ def test_what_cannot_be_judged_is_nan(rng):
     draws[..., 1] = 2.0
     draws[7, 2, 2] = np.nan
     ess, _, rhat = tfpa.sampling.diagnose(draws, 1)
-    np.testing.assert_array_equal(np.isnan(rhat), [False, True, True, False])
-    np.testing.assert_array_equal(np.isnan(ess), [False, True, True, False])
+    np.testing.assert_array_equal(np.isnan(rhat), [False, True, False, False])
+    np.testing.assert_array_equal(np.isnan(ess), [False, True, False, False])
+    assert (ess[2], rhat[2]) == (0, np.inf)
+    found = runs.run_of_draws(draws[..., [0, 1, 3]]).diagnostics
+    assert found.max_rhat == max(rhat[0], rhat[3])
+    assert found.min_ess <= min(ess[0], ess[3])
+    assert runs.run_of_draws(draws).diagnostics.max_rhat == np.inf
     for figures in tfpa.sampling.diagnose(draws[:3], 1):
         assert np.isnan(figures).all()
 

@@ -81,6 +81,17 @@ def test_a_long_history_of_a_large_factor_is_not_kept():
         assert kept.info is results.info
 
 
+def test_far_proposals_without_gradients_are_rejected_and_do_not_diverge():
+    kernel = tfpa.AdaptiveMetropolis(log_prob, 10)
+    results = kernel.bootstrap_results(tf.zeros([NUM_CHAINS, 2]))
+    for ratio, is_divergent in ((-2000.0, False), (-np.inf, False), (np.nan, True)):
+        kept = statistics.draw_statistics(
+            results._replace(log_accept_ratio=tf.fill([NUM_CHAINS], ratio))
+        )
+        np.testing.assert_array_equal(kept.accept_prob, 0)
+        np.testing.assert_array_equal(kept.is_divergent, is_divergent)
+
+
 @pytest.mark.parametrize('ratio', [np.nan, -np.inf, -1001.0, -999.0, 5.0])
 def test_a_ratio_that_is_no_number_counts_as_rejected_and_divergent(ratio):
     kernel = tfpa.EntropyAdaptiveHMC(log_prob)

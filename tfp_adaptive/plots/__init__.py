@@ -1,12 +1,29 @@
-"""Pictures of a run: its adaptation, its chains, what it learned, how it moves.
+"""Pictures of a run, and of adaptation itself: how chains move, what is learned, what goes wrong.
 
-Every function takes a `SampleRun` and returns a matplotlib figure, which a notebook shows and
-`figure.savefig` writes; none opens a window. Needs matplotlib: pip install "tfp_adaptive[plots]".
+Every function returns a matplotlib figure, which a notebook shows and `figure.savefig` writes; none
+opens a window. `animate` makes a GIF or a film of any of them. Needs matplotlib:
+pip install "tfp_adaptive[plots]".
 """
 
+from tfp_adaptive.plots.animations import animate
 from tfp_adaptive.plots.chains import traces
 from tfp_adaptive.plots.covariances import covariance
+from tfp_adaptive.plots.dynamics import energy_errors, integrators
+from tfp_adaptive.plots.modes import modes
 from tfp_adaptive.plots.paths import trajectories
+from tfp_adaptive.plots.tuning import ellipses, metric, step_size
 from tfp_adaptive.plots.warmup import adaptation
 
-__all__ = ['adaptation', 'covariance', 'traces', 'trajectories']
+__all__ = [
+    'adaptation',
+    'animate',
+    'covariance',
+    'ellipses',
+    'energy_errors',
+    'integrators',
+    'metric',
+    'modes',
+    'step_size',
+    'traces',
+    'trajectories',
+]

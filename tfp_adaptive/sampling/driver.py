@@ -12,7 +12,7 @@ from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.findings import convergence, outcomes
 from tfp_adaptive.sampling.findings.diagnostics import diagnose
 from tfp_adaptive.sampling.findings.run import SampleRun
-from tfp_adaptive.sampling.running import setups
+from tfp_adaptive.sampling.running import setups, thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.running_rhat import rhat_figures
@@ -34,7 +34,7 @@ def sample(
     initial_state: Any = None,
     kernel: Any = None,
     dtype: Any = None,
-    num_steps_between_results: int = 0,
+    num_steps_between_results: int | None = None,
     trace_fn: Callable | None = None,
     until: Until | None = None,
     checkpoint: Any = None,
@@ -78,7 +78,11 @@ def sample(
         `EntropyAdaptiveHMC` with one leapfrog step and `momentum_refreshment=0.6`.
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
-      num_steps_between_results: steps thrown away between two draws, to save memory. Default 0.
+      num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
+        chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
+        chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
+        away, and others taken with 1, 3, 7, up to 63 steps between them, by the effective size of
+        the first. With `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
@@ -117,14 +121,17 @@ def sample(
     begin = time.perf_counter()
     num_results = arguments.count('num_results', num_results, least=1)
     num_warmup_steps = arguments.count('num_warmup_steps', num_warmup_steps, least=0)
-    num_between = arguments.count('num_steps_between_results', num_steps_between_results, least=0)
+    num_between = num_steps_between_results
+    if num_between is not None:
+        num_between = arguments.count('num_steps_between_results', num_between, least=0)
     if num_chains is not None:
         num_chains = arguments.count('num_chains', num_chains, least=1)
     arguments.check_flag('progress', progress)
     arguments.check_flag('jit_compile', jit_compile)
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
-    stopping.check(until, num_results, num_between + 1)
+    steps_per_draw = (num_between or 0) + 1
+    stopping.check(until, num_results, steps_per_draw)
     settings = setups.Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
     with checkpoint_files.open_store(checkpoint) as store:
         run_seed = store.seed(own_seed, is_given=seed is not None)
@@ -138,11 +145,22 @@ def sample(
         warmup = _warm_up(setup, first, warmup_seed, num_warmup_steps, store, progress)
         begin = time.perf_counter()
         first = store.restore('sampling', setup.begin_sampling(warmup.position))
-        program = setup.make_sampling(warmup.position, first)
+        program = setup.make_sampling(warmup.position, first, steps_per_draw)
         start_seconds += time.perf_counter() - begin
         draws, figures, verdict = _draw(
-            program, first, sampling_seed, start, until, num_results, store, progress
+            'sampling', program, first, sampling_seed, start, until, num_results, store, progress
         )
+        compile_seconds = warmup.compile_seconds + draws.compile_seconds
+        if until is None and num_between is None:
+            steps_per_draw = thinning.steps_per_draw(figures, draws.position.num_rows, start)
+        if steps_per_draw > program.steps_per_row:
+            first = store.restore('thinned', draws.position.anew())
+            program = setup.make_sampling(warmup.position, first, steps_per_draw)
+            seed = random.fold_in(sampling_seed, steps_per_draw)
+            draws, figures, verdict = _draw(
+                'thinned', program, first, seed, start, until, num_results, store, progress
+            )
+            compile_seconds += draws.compile_seconds
         run = outcomes.make_run(
             start.model,
             setup,
@@ -152,7 +170,7 @@ def sample(
             batch_shape=start.batch_shape,
             figures=figures,
             verdict=verdict,
-            compile_seconds=warmup.compile_seconds + draws.compile_seconds,
+            compile_seconds=compile_seconds,
             start_seconds=start_seconds,
             num_restarts=arrived.num_restarts,
         )
@@ -176,9 +194,9 @@ def _warm_up(setup, first, seed, num_steps, store, progress) -> Execution:
     return warmup
 
 
-def _draw(program, first, seed, start, until, num_results, store, progress):
+def _draw(label, program, first, seed, start, until, num_results, store, progress):
     """The sampling, finished, with what `diagnose` says of it and the verdict that ended it."""
-    rows = store.rows('sampling', program.row_specs, num_results)
+    rows = store.rows(label, program.row_specs, num_results)
     goals = list(stopping.goals(until, num_results, program.steps_per_row))
     if until is None and first.num_rows > num_results:
         raise ValueError(
@@ -189,7 +207,7 @@ def _draw(program, first, seed, start, until, num_results, store, progress):
     batch_rank = len(start.batch_shape)
     before = tf.nest.flatten(rows.read()) if first.num_rows and progress else None
     draws = Execution(
-        'sampling',
+        label,
         program,
         first,
         seed,
@@ -205,7 +223,13 @@ def _draw(program, first, seed, start, until, num_results, store, progress):
             states = outcomes.own_states(start.model, kept)
             figures = diagnose(states, batch_rank)
             verdict = stopping.judge(
-                until, figures, states, kept[0], batch_rank=batch_rank, is_last=goal == goals[-1]
+                until,
+                figures,
+                states,
+                kept[0],
+                steps_per_row=program.steps_per_row,
+                batch_rank=batch_rank,
+                is_last=goal == goals[-1],
             )
             if verdict.is_over:
                 break

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.findings import estimates, settling
+from tfp_adaptive.sampling.findings import estimates, settling, tails
 
 MAX_RHAT = 1.01
 """R-hat above this says that the chains disagree."""
@@ -45,6 +45,8 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *settling.acceptance_concerns(run, mixes_well=not mixing),
         *settling.drift_concerns(run, mixes_well=not mixing),
         *mixing,
+        *(() if mixing else tails.log_density_concerns(run)),
+        *(() if mixing else tails.tail_concerns(run)),
         *_unmet(run),
     )
 
@@ -133,6 +135,8 @@ def _rhat(run):
         yield 'There are too few draws to judge convergence; draw more (`num_results`).'
         return
     rhat, names = _figures(run, run.diagnostics.rhat)
+    # draws that are not finite have a sentence of their own
+    rhat = np.where(np.isinf(rhat), np.nan, rhat)
     is_bad = rhat > MAX_RHAT
     if is_bad.any():
         worst = int(np.nanargmax(rhat))

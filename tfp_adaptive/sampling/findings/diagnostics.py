@@ -49,18 +49,19 @@ class Diagnostics:
 
     @property
     def min_ess(self) -> float:
-        """Smallest effective sample size over all coordinates of q and q^2; NaN if any is."""
-        return float(np.min(_concatenate([self.ess, self.ess_of_squares])))
+        """Smallest effective sample size over all coordinates of q and q^2 but constant ones."""
+        return _extreme(np.nanmin, [self.ess, self.ess_of_squares])
 
     @property
     def max_rhat(self) -> float:
-        """Largest R-hat over all coordinates; NaN if any is."""
-        return float(np.max(_concatenate(self.rhat)))
+        """Largest R-hat over all coordinates but constant ones."""
+        return _extreme(np.nanmax, self.rhat)
 
 
-def _concatenate(structure: Any) -> np.ndarray:
-    """All entries in one array, so that a NaN anywhere reaches the extremes."""
-    return np.concatenate([np.ravel(leaf) for leaf in tf.nest.flatten(structure)])
+def _extreme(reduce, structure: Any) -> float:
+    """Of all entries that are no NaN; NaN if there are none."""
+    entries = np.concatenate([np.ravel(leaf) for leaf in tf.nest.flatten(structure)])
+    return float('nan') if np.isnan(entries).all() else float(reduce(entries))
 
 
 def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
@@ -76,8 +77,9 @@ def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
 
     Returns:
       Three structures of [*event]; NaN with fewer than four draws, and for coordinates that are
-      the same in all draws. Sizes are at most S log10 S for S draws of all chains: the sum of
-      autocorrelations behind them is too uncertain for more, and negative where draws alternate.
+      the same in all draws; where a draw is not finite, sizes are 0 and R-hat is infinite. Sizes
+      are at most S log10 S for S draws of all chains: the sum of autocorrelations behind them is
+      too uncertain for more, and negative where draws alternate.
 
     Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Buerkner. Rank-normalization,
     folding, and localization: an improved R-hat. Bayesian Analysis 16, 2021, equations 5 and 14;
@@ -101,8 +103,15 @@ def _diagnose_part(part, batch_rank: int):
     bytes_per_coordinate = 4 * flat.itemsize * flat.shape[0] * flat.shape[1]
     width = max(1, _BLOCK_BYTES // bytes_per_coordinate)
     blocks = [flat[..., i : i + width] for i in range(0, flat.shape[-1], width)]
-    figures = [(*_effective_sizes(block), _rank_normalised_rhat(block)) for block in blocks]
+    figures = [_judge(block) for block in blocks]
     return tuple(np.concatenate(figure).reshape(event) for figure in zip(*figures, strict=True))
+
+
+def _judge(draws: np.ndarray):
+    """ESS of q and q^2 and R-hat, each [D], of [n, C, D]."""
+    is_finite = np.isfinite(draws).all(axis=(0, 1))
+    ess, ess_of_squares = (np.where(is_finite, x, 0) for x in _effective_sizes(draws))
+    return ess, ess_of_squares, np.where(is_finite, _rank_normalised_rhat(draws), np.inf)
 
 
 def _effective_sizes(draws: np.ndarray):
@@ -156,8 +165,7 @@ def _rank_normalised_rhat(draws: np.ndarray) -> np.ndarray:
     halves = np.concatenate([draws[:half], draws[-half:]], axis=1)
     distance = np.abs(halves - np.median(halves, axis=(0, 1)))
     bulk, tails = _rhat(_normal_scores(halves)), _rhat(_normal_scores(distance))
-    is_finite = np.isfinite(halves).all(axis=(0, 1))
-    return np.where(is_finite, np.maximum(bulk, tails), np.nan)
+    return np.maximum(bulk, tails)
 
 
 def _normal_scores(draws: np.ndarray) -> np.ndarray:

@@ -32,6 +32,10 @@ class Position:
     num_divergences: int = 0
     seconds: float = 0.0
 
+    def anew(self) -> 'Position':
+        """The first position of a phase that goes on from here; the seconds count as its own."""
+        return Position(self.state, self.kernel_results, seconds=self.seconds)
+
 
 def compile_program(program: Program, position: Position, seed: Any) -> None:
     """Makes sure that `program` is compiled: a call of no rows compiles it and does nothing else.

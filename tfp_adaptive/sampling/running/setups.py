@@ -35,14 +35,14 @@ class Settings:
     Attributes:
       kernel: as `sample` was given it.
       num_warmup_steps: steps that adapt.
-      num_steps_between_results: steps thrown away between two draws.
+      num_steps_between_results: steps thrown away between two draws; `None`: as many as it takes.
       trace_fn: (state, kernel_results) -> nest, or `None`.
       jit_compile: whether to compile with XLA.
     """
 
     kernel: Any
     num_warmup_steps: int
-    num_steps_between_results: int
+    num_steps_between_results: int | None
     trace_fn: Callable | None
     jit_compile: bool
 
@@ -60,7 +60,7 @@ class Setup:
       make_warmup: (kernel, number of steps) -> program of the warm-up.
       warmup: the one of this kernel and number of steps.
       begin_sampling: last position of the warm-up -> first position of the sampling.
-      make_sampling: (last position of the warm-up, any of the sampling) -> program of the sampling.
+      make_sampling: (last position of the warm-up, any of the sampling, steps per draw) -> program.
     """
 
     kernel: Any
@@ -69,7 +69,7 @@ class Setup:
     make_warmup: Callable[[Any, int], Program]
     warmup: Program
     begin_sampling: Callable[[Position], Position]
-    make_sampling: Callable[[Position, Position], Program]
+    make_sampling: Callable[[Position, Position, int], Program]
 
 
 def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
@@ -157,7 +157,7 @@ def _make_setup(kernel, descriptions, start, settings):
     trace_fn = _sampling_trace_fn(start.model, settings.trace_fn)
     make_sampling = _sampling_maker(kernel, trace_fn, settings)
     # a `trace_fn` that fails is to do so before the warm-up
-    make_sampling(first, begin_sampling(first))
+    make_sampling(first, begin_sampling(first), (settings.num_steps_between_results or 0) + 1)
     make_warmup = _warmup_maker(first, settings.jit_compile)
     return Setup(
         kernel=kernel,
@@ -200,11 +200,11 @@ def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Pr
 
 def _sampling_maker(
     kernel, trace_fn, settings: Settings
-) -> Callable[[Position, Position], Program]:
-    """(last position of the warm-up, any of the sampling) -> program of the sampling."""
-    shared: list[Program] = []
+) -> Callable[[Position, Position, int], Program]:
+    """(last position of the warm-up, any of the sampling, steps per draw) -> program."""
+    shared: dict[int, Program] = {}
 
-    def make_sampling(warmup, position):
+    def make_sampling(warmup, position, steps_per_draw):
         frozen_kernel = freeze(kernel, warmup.kernel_results)
 
         def make():
@@ -212,16 +212,16 @@ def _sampling_maker(
                 lambda: frozen_kernel,
                 trace_fn,
                 (position.state, position.kernel_results),
-                steps_per_row=settings.num_steps_between_results + 1,
+                steps_per_row=steps_per_draw,
                 jit_compile=settings.jit_compile,
             )
 
         # what a FrozenKernel has learned travels in its results, so one program serves them all
         if frozen_kernel is not kernel and not isinstance(frozen_kernel, FrozenKernel):
             return make()
-        if not shared:
-            shared.append(make())
-        return shared[0]
+        if steps_per_draw not in shared:
+            shared[steps_per_draw] = make()
+        return shared[steps_per_draw]
 
     return make_sampling
 

@@ -58,6 +58,8 @@ def draw_statistics(kernel_results: Any) -> DrawStatistics:
 def is_divergent(kernel_results: Any) -> Any:
     """[*batch] bool, whether each chain's step diverged, by the kernel's own word where it has one.
 
+    Without gradients nothing is integrated, and a proposal far out is only rejected.
+
     Args:
       kernel_results: results that have `log_accept_ratio`.
     """
@@ -65,6 +67,8 @@ def is_divergent(kernel_results: Any) -> Any:
     if own is not None:
         return own
     ratio = find_field(kernel_results, 'log_accept_ratio')
+    if not find_field(kernel_results, 'grads_target_log_prob'):
+        return tf.math.is_nan(ratio)
     return tf.math.is_nan(ratio) | (ratio < DIVERGENCE_THRESHOLD)
 
 

@@ -125,6 +125,7 @@ def judge(
     *,
     batch_rank: int,
     is_last: bool,
+    steps_per_row: int = 1,
 ) -> Verdict:
     """Whether to stop at these draws.
 
@@ -135,10 +136,12 @@ def judge(
       parts: list of unconstrained draws [num_rows, *batch, *event].
       batch_rank: number of chain dimensions.
       is_last: whether to stop in any case.
+      steps_per_row: steps for each draw.
     """
     num_rows = len(parts[0])
     if until is None:
-        return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked.')
+        every = '' if steps_per_row == 1 else f', one every {steps_per_row} steps'
+        return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked{every}.')
     ess, ess_of_squares, rhat = figures
     # what is constant where every free coordinate has moved is constant by construction
     has_moved = not any(_is_constant(part, batch_rank).any() for part in parts)

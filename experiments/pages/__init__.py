@@ -1,0 +1,1 @@
+"""Pages of the documentation whose pictures and numbers come from a run."""

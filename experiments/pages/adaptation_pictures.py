@@ -1,0 +1,289 @@
+"""The twelve pictures of `How adaptation works`, and every number that its text quotes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from experiments import programs
+from tfp_adaptive.plots.dynamics import trajectory
+from tfp_adaptive.plots.tuning import estimated_covariance
+
+COVARIANCE = np.array([[1.0, 1.8], [1.8, 4.0]])
+START, VELOCITY = [1.0, 0.5], [0.5, 1.5]
+REGION = [[-3.0, 3.0], [-6.0, 6.0]]
+SCALES = np.geomspace(0.1, 10.0, 10)
+MEANS = np.array([[-5.0, -3.0], [5.0, -3.0], [0.0, 5.0]])
+COUNTS = (10, 30, 100, 300)
+
+
+def gaussian(x: tf.Tensor) -> tf.Tensor:
+    """N(0, COVARIANCE)."""
+    precision = tf.constant(np.linalg.inv(COVARIANCE), x.dtype)
+    return -tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1) / 2
+
+
+def of_ten_scales(x: tf.Tensor) -> tf.Tensor:
+    """Independent normals with deviations `SCALES`."""
+    return -tf.reduce_sum((x / tf.constant(SCALES, x.dtype)) ** 2, axis=-1) / 2
+
+
+def of_one_scale(x: tf.Tensor) -> tf.Tensor:
+    """Ten independent standard normals."""
+    return -tf.reduce_sum(x**2, axis=-1) / 2
+
+
+def mixture(x: tf.Tensor) -> tf.Tensor:
+    """Three standard normals far apart, of equal weight."""
+    offsets = x[..., tf.newaxis, :] - tf.constant(MEANS, x.dtype)
+    return tf.reduce_logsumexp(-tf.reduce_sum(offsets**2, axis=-1) / 2, axis=-1)
+
+
+def pictures(
+    settings: dict[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Callable, list]]]:
+    """Everything that the page shows.
+
+    Args:
+      settings: of the run.
+
+    Returns:
+      (name -> figure, name -> number or sentence, name -> (frame, figure) -> None for animations
+      with `frames`).
+    """
+    figures: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
+    for part in (
+        _steps,
+        _integrators,
+        _energy,
+        _dual_averaging,
+        _metric,
+        _windows,
+        _modes,
+        _entropy,
+    ):
+        part(settings, figures, numbers)
+    return figures, numbers, _animations(settings)
+
+
+def _steps(settings, figures, numbers):
+    """HMC of five leapfrog steps with three step sizes."""
+    figure = _plt().figure(figsize=(9, 6), layout='constrained')
+    for panel, (name, step_size) in zip(
+        figure.subfigures(3, 1), settings['step_sizes'].items(), strict=True
+    ):
+        run = _sample(gaussian, settings, _hmc(step_size), num_warmup_steps=0)
+        tfpa.plots.traces(run, ['x[1]'], figure=panel)
+        panel.suptitle(f'step size {step_size:g}', fontsize=11)
+        numbers |= {
+            f'{name}_step': step_size,
+            f'{name}_accept': run.diagnostics.accept_prob,
+            f'{name}_ess': run.diagnostics.min_ess,
+        }
+    numbers |= {'num_results': settings['num_results'], 'num_draws': 4 * settings['num_results']}
+    figures['steps'] = figure
+
+
+def _hmc(step_size):
+    return lambda log_prob: tfp.mcmc.HamiltonianMonteCarlo(log_prob, step_size, 5)
+
+
+def _integrators(settings, figures, numbers):
+    """Euler and leapfrog, and leapfrog with growing steps."""
+    del settings
+    figures['euler'] = tfpa.plots.integrators(
+        gaussian, START, VELOCITY, [0.15, 0.3], 4.0, region=REGION
+    )
+    figures['leapfrog'] = tfpa.plots.integrators(
+        gaussian, START, VELOCITY, [0.2, 0.5, 1.0], 4.0, methods=['leapfrog'], region=REGION
+    )
+    for method in ('euler', 'leapfrog'):
+        path = trajectory(gaussian, START, VELOCITY, 0.3, 13, method=method)
+        numbers[f'{method}_error'] = abs(path.energy_errors[-1])
+    for step_size in (0.2, 0.5, 1.0):
+        path = trajectory(gaussian, START, VELOCITY, step_size, round(4 / step_size))
+        numbers[f'error_{round(10 * step_size)}'] = np.max(np.abs(path.energy_errors))
+    numbers['smallest_scale'] = np.sqrt(np.linalg.eigvalsh(COVARIANCE)[0])
+    numbers['stable_step'] = 2 * numbers['smallest_scale']
+
+
+def _energy(settings, figures, numbers):
+    """Energy errors of steps that are stable, and of steps that are not."""
+    del settings
+    stable = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    figures['energy'] = tfpa.plots.energy_errors(gaussian, START, VELOCITY, stable)
+    figures['divergence'] = tfpa.plots.energy_errors(
+        gaussian, START, VELOCITY, [0.6, 0.82, 0.9, 1.1]
+    )
+    for step_size in (0.1, 0.6):
+        path = trajectory(gaussian, START, VELOCITY, step_size, round(10 / step_size))
+        numbers[f'energy_{round(10 * step_size)}'] = np.max(np.abs(path.energy_errors))
+    path = trajectory(gaussian, START, VELOCITY, 1.1, 20)
+    numbers['divergent_after'] = int(np.argmax(~(np.abs(path.energy_errors) <= 1000)))
+
+
+def _dual_averaging(settings, figures, numbers):
+    """Acceptance and step size of `WindowedHMC` with a metric that stays as it is."""
+    accept_prob, steps, kernel = _tuned(
+        of_one_scale, settings['num_tuning_steps'], tfpa.tuning.no_windows()
+    )
+    target = kernel.parameters['target_accept_prob']
+    figures['dual_averaging'] = tfpa.plots.step_size(
+        accept_prob, steps, target_accept_prob=target, learned_step_size=steps[-1]
+    )
+    numbers |= {
+        'target_accept': target,
+        'num_tuning_steps': len(steps),
+        'kept_step': steps[-1],
+        'formula_step': float(tfpa.tuning.step_size_formula(np.ones(10), target)),
+    }
+
+
+def _windows(settings, figures, numbers):
+    """The same where scales differ: every window gives a better metric and a larger step."""
+    accept_prob, steps, kernel = _tuned(
+        of_ten_scales, settings['num_window_steps'], tfpa.tuning.windows()
+    )
+    figures['windows'] = tfpa.plots.step_size(
+        accept_prob,
+        steps,
+        target_accept_prob=kernel.parameters['target_accept_prob'],
+        learned_step_size=steps[-1],
+    )
+    numbers |= {
+        'num_window_steps': len(steps),
+        'first_window_step': np.median(steps[40:75]),
+        'last_window_step': steps[-1],
+        'smallest_of_ten': SCALES[0],
+        'largest_of_ten': SCALES[-1],
+    }
+
+
+def _tuned(target, num_steps, schedule):
+    """(acceptance [n], step size [n], kernel) of a warm-up; steps in units of the metric."""
+    kernel = tfpa.WindowedHMC(target, 3, num_adaptation_steps=num_steps, schedule=schedule)
+
+    @tf.function(autograph=False, jit_compile=programs.JIT_COMPILE)
+    def warm_up(state, seed):
+        return tfp.mcmc.sample_chain(
+            num_steps,
+            state,
+            kernel=kernel,
+            trace_fn=lambda _, results: (
+                results.info.accept_prob,
+                results.adaptation.preconditioner[0] / results.adaptation.optimizer.factor[0],
+            ),
+            seed=seed,
+        ).trace
+
+    start = tf.random.stateless_normal([4, len(SCALES)], seed=(1, 0))
+    accept_prob, steps = warm_up(start, tf.constant([1, 1]))
+    return accept_prob.numpy(), steps.numpy(), kernel
+
+
+def _metric(settings, figures, numbers):
+    """The covariance of a growing number of draws."""
+    run = _sample(gaussian, settings, _hmc(settings['step_sizes']['good']), num_warmup_steps=0)
+    draws = run.states[:, 0]
+    figures['metric'] = tfpa.plots.metric(draws, COVARIANCE, COUNTS)
+    for count in (COUNTS[0], COUNTS[-1]):
+        difference = estimated_covariance(draws[:count]) - COVARIANCE
+        numbers[f'metric_error_{count}'] = np.linalg.norm(difference, 2) / np.linalg.norm(
+            COVARIANCE, 2
+        )
+
+
+def _modes(settings, figures, numbers):
+    """Chains about one mode each: everything looks learned, and R-hat tells that it is not."""
+    start = tf.constant(MEANS[[0, 0, 1, 2]], tf.float32)
+    run = _sample(mixture, settings, None, initial_state=start)
+    numbers |= {
+        'modes_accept': run.diagnostics.accept_prob,
+        'modes_rhat': run.diagnostics.max_rhat,
+        'modes_warning': run.warnings[0],
+    }
+    alone = _sample(mixture, settings, None, initial_state=tf.constant(MEANS[[0] * 4], tf.float32))
+    numbers['one_mode_rhat'] = alone.diagnostics.max_rhat
+    diagnosis = (
+        f'R-hat {run.diagnostics.max_rhat:.1f}, acceptance {run.diagnostics.accept_prob:.2f}'
+    )
+    figures['modes'] = tfpa.plots.modes(mixture, run.states, diagnosis=diagnosis)
+
+
+def _entropy(settings, figures, numbers):
+    """The same Gaussian, learned by the entropy objective."""
+    run = _sample(gaussian, settings, None)
+    figures['entropy'] = tfpa.plots.adaptation(run, COVARIANCE)
+    figures['ellipses'] = tfpa.plots.ellipses(
+        [_learned(run, count) for count in COUNTS],
+        COVARIANCE,
+        [f'{count} steps' for count in COUNTS],
+        is_scaled=True,
+    )
+    figures['trajectories'] = tfpa.plots.trajectories(run, num_trajectories=6)
+    root = np.linalg.cholesky(COVARIANCE)
+    for count in (1, COUNTS[0], COUNTS[-1]):
+        white = np.linalg.solve(root, np.linalg.solve(root, _learned(run, count)).T)
+        numbers[f'condition_{count}'] = np.linalg.cond(white)
+    numbers |= {
+        'entropy_accept': run.diagnostics.accept_prob,
+        'entropy_ess': run.diagnostics.min_ess,
+        'entropy_rhat': run.diagnostics.max_rhat,
+        'entropy_gradients': run.diagnostics.num_warmup_gradients,
+    }
+
+
+def _learned(run, count):
+    factor = np.asarray(run.warmup_preconditioner[count - 1], np.float64)
+    return factor @ factor.T
+
+
+def _animations(settings) -> dict[str, tuple[Callable, list]]:
+    """Name -> (draw, frames)."""
+    run = _sample(gaussian, settings, None)
+
+    def leapfrog(step_size, figure):
+        tfpa.plots.integrators(
+            gaussian, START, VELOCITY, [step_size], 4.0, region=REGION, figure=figure
+        )
+
+    def learning(count, figure):
+        tfpa.plots.ellipses(
+            [_learned(run, count)], COVARIANCE, [f'{count} steps'], is_scaled=True, figure=figure
+        )
+
+    return {
+        'leapfrog': (leapfrog, [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
+        'learning': (learning, [1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300]),
+    }
+
+
+def _sample(target, settings, kernel, num_warmup_steps=None, initial_state=None):
+    if num_warmup_steps is None:
+        num_warmup_steps = settings['num_warmup_steps']
+    if initial_state is None:
+        initial_state = tf.random.stateless_normal([4, 2], seed=(settings['seed'], 0))
+    return tfpa.sample(
+        target,
+        settings['num_results'],
+        num_warmup_steps,
+        initial_state=initial_state,
+        kernel=kernel,
+        num_steps_between_results=0,
+        seed=settings['seed'],
+        progress=False,
+    )
+
+
+def close(figures: dict[str, Any]) -> None:
+    """Frees what matplotlib keeps of them."""
+    for figure in figures.values():
+        _plt().close(figure)
+
+
+def _plt():
+    return tfpa.plots.style.load('matplotlib.pyplot')

@@ -1,0 +1,133 @@
+"""plots.dynamics, tuning, modes and animations: the numbers behind the pictures, and marks."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.plots import dynamics, tuning
+
+SCALE = 0.5
+
+
+def gaussian(x):
+    return -tf.reduce_sum((x / SCALE) ** 2, axis=-1) / 2
+
+
+def twin(position, velocity, step_size, num_steps, method):
+    """Powers of the matrix that one step applies to (q, v) on a Gaussian."""
+    stiffness = 1 / SCALE**2
+    if method == 'euler':
+        step = np.array([[1, step_size], [-step_size * stiffness, 1]])
+    else:
+        kick = np.array([[1, 0], [-step_size / 2 * stiffness, 1]])
+        step = kick @ np.array([[1, step_size], [0, 1]]) @ kick
+    start = np.stack([position, velocity])
+    rows = [np.linalg.matrix_power(step, k) @ start for k in range(num_steps + 1)]
+    energy = [np.sum(q**2) * stiffness / 2 + np.sum(v**2) / 2 for q, v in rows]
+    return np.array(rows), np.array(energy) - energy[0]
+
+
+@pytest.mark.parametrize('method', dynamics.METHODS)
+def test_trajectories_are_those_of_the_matrices(method):
+    start = np.array([0.3, -0.2]), np.array([1.0, 0.5])
+    path = dynamics.trajectory(gaussian, *start, 0.2, 8, method=method)
+    rows, errors = twin(*start, 0.2, 8, method)
+    np.testing.assert_allclose(path.positions, rows[:, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(path.velocities, rows[:, 1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(path.energy_errors, errors, rtol=1e-4, atol=1e-6)
+
+
+def test_unknown_methods_are_refused():
+    with pytest.raises(ValueError, match=r"`method` must be one of .* got 'verlet'"):
+        dynamics.trajectory(gaussian, [0.0], [1.0], 0.1, 2, method='verlet')
+    with pytest.raises(ValueError, match=r'must have shape \[2\]'):
+        tfpa.plots.integrators(gaussian, [0.0] * 3, [1.0] * 3, [0.1], 1.0)
+
+
+def test_panels_show_every_path_and_the_region():
+    figure = tfpa.plots.integrators(
+        gaussian, [0.3, 0.0], [1.0, 0.5], [0.1, 0.25], 2.0, region=[[-4, 4], [-1, 1]]
+    )
+    assert len(figure.axes) == 2
+    for ax, num_steps in zip(figure.axes, (20, 8), strict=True):
+        paths = {line.get_label(): line.get_xydata() for line in ax.lines}
+        assert paths['leapfrog'].shape == paths['euler'].shape == (num_steps + 1, 2)
+        assert ax.get_xlim()[0] < -4
+        assert ax.get_xlim()[1] > 4
+        np.testing.assert_allclose(np.ptp(ax.get_xlim()), np.ptp(ax.get_ylim()))
+
+
+def test_divergent_trajectories_end_with_a_cross_on_the_threshold():
+    stable, divergent = 0.9 * 2 * SCALE, 1.5 * 2 * SCALE
+    figure = tfpa.plots.energy_errors(gaussian, [0.3], [1.0], [stable, divergent], 20.0)
+    (ax,) = figure.axes
+    crosses = [line for line in ax.lines if line.get_marker() == 'X']
+    assert len(crosses) == 1
+    ((time, height),) = crosses[0].get_xydata()
+    assert height == 1000
+    _, errors = twin(np.array([0.3]), np.array([1.0]), divergent, 13, 'leapfrog')
+    first = int(np.argmax(np.abs(errors) > 1000))
+    assert (first - 1) * divergent < time <= first * divergent
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [f'step size {stable:g}', f'step size {divergent:g}, diverges']
+
+
+def test_step_size_smooths_the_acceptance():
+    accept_prob, steps = np.linspace(0, 1, 100), np.full(100, 0.3)
+    figure = tfpa.plots.step_size(
+        accept_prob, steps, target_accept_prob=0.65, learned_step_size=0.3
+    )
+    upper, lower = figure.axes
+    smooth = upper.lines[1].get_ydata()
+    np.testing.assert_allclose(smooth, [accept_prob[i : i + 25].mean() for i in range(76)])
+    assert lower.lines[1].get_ydata()[0] == 0.3
+    with pytest.raises(ValueError, match='arrays of one length'):
+        tfpa.plots.step_size([1.0, 0.5], [0.1])
+
+
+def test_metric_is_the_shrunk_covariance(rng):
+    draws = rng.normal(size=[40, 3])
+    count = len(draws)
+    shrunk = (count * np.cov(draws.T) + 5e-3 * np.eye(3)) / (count + 5)
+    np.testing.assert_allclose(tuning.estimated_covariance(draws), shrunk, rtol=1e-6)
+    with pytest.raises(ValueError, match='between 2 and the number of draws'):
+        tfpa.plots.metric(draws, np.eye(3), [50])
+    with pytest.raises(ValueError, match=r'must have shape \(3, 3\)'):
+        tfpa.plots.metric(draws, np.eye(2), [20])
+
+
+def test_scaled_ellipses_have_the_area_of_the_target():
+    matrix = np.array([[4.0, 1.0], [1.0, 9.0]])
+    figure = tfpa.plots.ellipses([matrix], np.eye(2), ['one'], is_scaled=True)
+    shown = {line.get_label(): line.get_xydata() for line in figure.axes[0].lines}
+    target, learned = (_area(shown[name]) for name in ('target', 'learned'))
+    np.testing.assert_allclose(learned, target)
+    np.testing.assert_allclose(_area(shown['target']), np.pi, rtol=1e-3)
+
+
+def _area(points):
+    x, y = points.T
+    return abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1])) / 2
+
+
+def test_modes_beyond_the_draws_are_in_the_picture(rng):
+    figure = tfpa.plots.modes(gaussian, rng.normal(size=[30, 3, 2]), diagnosis='R-hat 2')
+    plane, time = figure.axes
+    assert time.get_title() == 'R-hat 2'
+    assert len(time.lines) == 3
+    assert len({line.get_marker() for line in plane.lines}) == 3
+    with pytest.raises(ValueError, match=r'must have shape \[N, C, 2\]'):
+        tfpa.plots.modes(gaussian, rng.normal(size=[30, 2]))
+
+
+def test_animations_hold_every_frame(tmp_path):
+    image = pytest.importorskip('PIL.Image')
+
+    def draw(scale, figure):
+        tfpa.plots.ellipses([scale * np.eye(2)], np.eye(2), [str(scale)], figure=figure)
+
+    path = tfpa.plots.animate(draw, [1, 2, 3], tmp_path / 'ellipses.gif', dpi=30)
+    assert image.open(path).n_frames == 3
+    with pytest.raises(ValueError, match='`frames` is empty'):
+        tfpa.plots.animate(draw, [], tmp_path / 'none.gif')

@@ -1,0 +1,66 @@
+"""sampling.findings.tails: shapes of known tails, and which runs are warned of."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.support import runs
+from tfp_adaptive.sampling.findings import tails
+
+NUM_RESULTS, NUM_CHAINS = 1000, 10
+
+
+@pytest.mark.parametrize('shape', [-0.2, 0.3, 1.0])
+def test_shape_of_a_pareto_tail(shape, rng):
+    """By inversion of its distribution function; the mean of 100 estimates, in standard errors."""
+    size = 1000
+    uniform = np.sort(rng.uniform(size=[100, size]), axis=-1)
+    found = [tails.pareto_shape(((1 - u) ** -shape - 1) / shape) for u in uniform]
+    # of maximum likelihood, which the posterior mean comes near to; its bias is of order 1 / size
+    error = (1 + shape) / np.sqrt(size)
+    assert abs(np.mean(found) - shape) < 4 * error / 10 + 3 / size
+    assert np.std(found) < 1.3 * error
+
+
+def warning_of(states, **fields):
+    run = runs.run_of_draws(states, **fields)
+    return [sentence for sentence in run.warnings if 'power law' in sentence]
+
+
+def test_heavy_tails_of_one_coordinate_are_told(rng):
+    states = rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 5])
+    states[..., 3] = 100 + 7 * rng.standard_t(3, size=[NUM_RESULTS, NUM_CHAINS])
+    (sentence,) = warning_of(states)
+    shape = float(sentence.split('shape ')[1].split()[0])
+    error = float(sentence.split('standard error ')[1].split(')')[0])
+    assert abs(shape - 1 / 3) < 4 * error
+
+
+@pytest.mark.parametrize('name', ['normal', 'laplace', 'gumbel', 'uniform', 'logistic'])
+@pytest.mark.parametrize('num_results', [100, NUM_RESULTS])
+def test_light_tails_are_not(name, num_results, rng):
+    """Forty runs of each; under two false alarms in a hundred is what is asked."""
+    draw = getattr(rng, name)
+    alarms = 0
+    for _ in range(40):
+        found = tails.heaviest_tail([draw(size=[num_results, NUM_CHAINS, 5])], 1)
+        alarms += found is not None and found[0] > tails._LIGHT_SHAPE + tails._Z * found[1]
+    assert alarms == 0
+
+
+def test_too_few_draws_tell_nothing(rng):
+    assert tails.heaviest_tail([rng.normal(size=[20, 10, 2])], 1) is None
+    assert tails.heaviest_tail([rng.normal(size=[3, 10, 2])], 1) is None
+    assert tails.heaviest_tail([np.ones([500, 10, 2])], 1) is None
+
+
+def test_a_log_density_that_has_not_mixed(rng):
+    good = runs.run_of_draws(rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 2]))
+    assert not list(tails.log_density_concerns(good))
+    log_prob = rng.normal(size=[NUM_RESULTS, NUM_CHAINS])
+    statistics = good.statistics._replace(log_prob=log_prob)
+    assert not dataclasses.replace(good, statistics=statistics).warnings
+    statistics = good.statistics._replace(log_prob=log_prob + np.arange(NUM_CHAINS) / 5)
+    (sentence,) = dataclasses.replace(good, statistics=statistics).warnings
+    assert sentence.startswith('The log-density has not mixed (R-hat 1.')

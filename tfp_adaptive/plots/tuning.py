@@ -1,0 +1,197 @@
+"""The classical tuning at work: step size and acceptance, and the metric as draws come in."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.plots import style
+from tfp_adaptive.tuning import covariance
+
+_CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 200)), np.sin(np.linspace(0, 2 * np.pi, 200))])
+_SMOOTH = 25
+
+
+def step_size(
+    accept_prob: Any,
+    step_sizes: Any,
+    *,
+    target_accept_prob: float | None = None,
+    learned_step_size: float | None = None,
+    figure: Any = None,
+) -> Any:
+    """Acceptance and step size during warm-up, one above the other.
+
+    Args:
+      accept_prob: [n] mean acceptance probability of each step.
+      step_sizes: [n] step size with which the step was made.
+      target_accept_prob: a line in the upper panel. Default `None`: none.
+      learned_step_size: what was kept, a line in the lower panel. Default `None`: none.
+      figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: without matplotlib.
+      ValueError: if the two arrays are not of one length.
+
+    Example:
+      >>> figure = tfpa.plots.step_size([1.0, 0.2, 0.6], [0.1, 0.4, 0.2], learned_step_size=0.2)
+      >>> figure.axes[1].get_ylabel()
+      'step size'
+    """
+    accept_prob, step_sizes = (np.asarray(x, np.float64) for x in (accept_prob, step_sizes))
+    if accept_prob.shape != step_sizes.shape or accept_prob.ndim != 1:
+        raise ValueError(
+            '`accept_prob` and `step_sizes` must be arrays of one length; got shapes '
+            f'{accept_prob.shape} and {step_sizes.shape}.'
+        )
+    figure, axes = style.make_axes(figure, 2, 1, (7, 4.2), sharex=True)
+    upper, lower = axes[:, 0]
+    steps = np.arange(1, len(accept_prob) + 1)
+    upper.plot(steps, accept_prob, color=style.SKY, linewidth=0.7, label='each step')
+    if len(steps) > 2 * _SMOOTH:
+        mean = np.convolve(accept_prob, np.ones(_SMOOTH) / _SMOOTH, mode='valid')
+        upper.plot(
+            steps[_SMOOTH - 1 :], mean, color=style.BLUE, linewidth=1.6, label=f'last {_SMOOTH}'
+        )
+    if target_accept_prob is not None:
+        upper.axhline(
+            target_accept_prob, color='black', linestyle='--', linewidth=1, label='target'
+        )
+    upper.set(ylabel='acceptance', ylim=(0, 1.05))
+    style.legend(upper, loc='center left', bbox_to_anchor=(1, 0.5))
+    lower.plot(steps, step_sizes, color=style.ORANGE, linewidth=1.0, label='tried')
+    if learned_step_size is not None:
+        lower.axhline(learned_step_size, color='black', linestyle='--', linewidth=1, label='kept')
+    lower.set(ylabel='step size', xlabel='warm-up step', xlim=(0, len(steps)))
+    style.log_scale(lower, 'y')
+    style.legend(lower, loc='center left', bbox_to_anchor=(1, 0.5))
+    figure.align_ylabels([upper, lower])
+    return figure
+
+
+def metric(
+    draws: Any,
+    reference_covariance: Any,
+    counts: Sequence[int] = (10, 30, 100, 300),
+    *,
+    coordinates: tuple[int, int] = (0, 1),
+    figure: Any = None,
+) -> Any:
+    """The covariance that a dense metric has estimated after some draws, beside the target's.
+
+    One panel a count: the draws so far, and the ellipses of one standard deviation of the estimate,
+    shrunk as in `tuning.covariance`, and of the target.
+
+    Args:
+      draws: [N, D], in the order in which they came.
+      reference_covariance: [D, D] of the target.
+      counts: numbers of draws, at most N each. Default: 10, 30, 100 and 300.
+      coordinates: indices of the two that are shown.
+      figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: without matplotlib.
+      ValueError: if there are fewer draws than a count, or the covariance has another shape.
+
+    Example:
+      >>> draws = np.random.default_rng(0).normal(size=[100, 2])
+      >>> figure = tfpa.plots.metric(draws, np.eye(2), [10, 100])
+      >>> [ax.get_title() for ax in figure.axes]
+      ['10 draws', '100 draws']
+    """
+    draws, reference = np.asarray(draws, np.float64), np.asarray(reference_covariance, np.float64)
+    if draws.ndim != 2 or max(counts) > len(draws) or min(counts) < 2:
+        raise ValueError(
+            f'`counts` must lie between 2 and the number of draws; got {list(counts)} and draws of '
+            f'shape {draws.shape}.'
+        )
+    if reference.shape != (draws.shape[1],) * 2:
+        raise ValueError(
+            f'`reference_covariance` must have shape {(draws.shape[1],) * 2}; got '
+            f'{reference.shape}.'
+        )
+    return ellipses(
+        [estimated_covariance(draws[:count]) for count in counts],
+        reference,
+        [f'{count} draws' for count in counts],
+        draws=[draws[:count] for count in counts],
+        coordinates=coordinates,
+        figure=figure,
+    )
+
+
+def ellipses(
+    covariances: Sequence[Any],
+    reference_covariance: Any,
+    titles: Sequence[str],
+    *,
+    draws: Sequence[Any] | None = None,
+    is_scaled: bool = False,
+    coordinates: tuple[int, int] = (0, 1),
+    figure: Any = None,
+) -> Any:
+    """Ellipses of one standard deviation, one panel a covariance, beside that of the target.
+
+    Args:
+      covariances: each [D, D].
+      reference_covariance: [D, D] of the target.
+      titles: of the panels.
+      draws: of each panel, [n, D] each. Default `None`: none are shown.
+      is_scaled: whether to give every ellipse the area of the target's: a proposal that has the
+        shape of the target may be smaller. Default `False`.
+      coordinates: indices of the two that are shown.
+      figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
+
+    Returns:
+      The figure.
+
+    Raises:
+      ImportError: without matplotlib.
+
+    Example:
+      >>> figure = tfpa.plots.ellipses([np.eye(2), 4 * np.eye(2)], np.eye(2), ['one', 'two'])
+      >>> [ax.get_title() for ax in figure.axes]
+      ['one', 'two']
+    """
+    count, pair = len(covariances), list(coordinates)
+    figure, axes = style.make_axes(
+        figure, 1, count, (3 * count + 0.4, 3.5), sharex=True, sharey=True
+    )
+    truth = np.asarray(reference_covariance, np.float64)[np.ix_(pair, pair)]
+    for i, (ax, matrix) in enumerate(zip(axes[0], covariances, strict=True)):
+        own = np.asarray(matrix, np.float64)[np.ix_(pair, pair)]
+        if is_scaled:
+            own = own * np.sqrt(np.linalg.det(truth) / np.linalg.det(own))
+        if draws is not None:
+            points = np.asarray(draws[i])[:, pair]
+            ax.plot(*points.T, '.', color=style.GREY, markersize=3, label='draws')
+        ellipse(ax, truth, color='black', linestyle='--', linewidth=1.2, label='target')
+        ellipse(ax, own, color=style.BLUE, linewidth=2, label='learned')
+        ax.set_title(titles[i], fontsize=11)
+        ax.set(xlabel=f'$q_{pair[0] + 1}$')
+    axes[0, 0].set(ylabel=f'$q_{pair[1] + 1}$')
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside lower center', ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def estimated_covariance(draws: Any) -> np.ndarray:
+    """What `tuning.covariance` makes of draws [N, D], shape [D, D]."""
+    estimator = covariance()
+    draws = tf.constant(np.asarray(draws, np.float64))
+    state = estimator.init(draws.shape[1], draws.dtype)
+    sums = estimator.collect(state, draws, draws, tf.ones([len(draws)], tf.bool))
+    factor = estimator.factor(estimator.absorb(state, sums)).numpy()
+    return factor @ factor.T
+
+
+def ellipse(ax: Any, matrix: np.ndarray, **kwargs: Any) -> None:
+    """The ellipse of one standard deviation of a covariance [2, 2] about zero."""
+    ax.plot(*(np.linalg.cholesky(matrix) @ _CIRCLE), **kwargs)
