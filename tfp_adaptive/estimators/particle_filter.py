@@ -123,7 +123,7 @@ def particle_filter(
             particles = tf.stop_gradient(particles) if is_smoothed else particles
             observed = observation_log_prob_fn(now, particles, *parts)
             increments = ()
-            if is_smoothed:
+            if transition_log_prob_fn is not None:
                 new = observed + transition_log_prob_fn(
                     particles, cloud.particles, last, now, *parts
                 )
@@ -138,7 +138,7 @@ def particle_filter(
         particles = tf.stop_gradient(particles) if is_smoothed else particles
         log_weights = observation_log_prob_fn(data[0], particles, *parts)
         increments, complete = (), ()
-        if is_smoothed:
+        if initial_log_prob_fn is not None:
             first = log_weights + initial_log_prob_fn(particles, *parts)
             increments = tf.pad(
                 first[..., tf.newaxis], [[0, 0]] * first.shape.rank + [[lag - 1, 0]]
