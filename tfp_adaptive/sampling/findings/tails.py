@@ -15,8 +15,9 @@ import tensorflow as tf
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings.diagnostics import diagnose
 
-_TAIL = 0.1
-"""Share of independent draws that make the tail."""
+_TAIL, _FAR_TAIL = 0.1, 0.02
+"""Shares of independent draws. A power law has one shape in both; the shape of the square of a
+normal, say, seems to be a third in the first and is next to zero in the second."""
 _MIN_TAIL = 25
 _LIGHT_SHAPE = 0.15
 """That of a Student-t distribution with six or seven degrees of freedom."""
@@ -34,8 +35,8 @@ def tail_concerns(run: Any) -> Iterator[str]:
     found = heaviest_tail(tf.nest.flatten(run.unconstrained_states), len(run.batch_shape))
     if found is None:
         return
-    shape, error = found
-    if shape > _LIGHT_SHAPE + _Z * error:
+    shape, error, far_shape = found
+    if shape > _LIGHT_SHAPE + _Z * error and far_shape > _LIGHT_SHAPE:
         yield (
             f'The tails fall off like a power law of shape {shape:.2f} (standard error '
             f'{error:.2f}): moments above order {1 / shape:.1f} do not exist, and chains go far '
@@ -62,8 +63,8 @@ def log_density_concerns(run: Any) -> Iterator[str]:
         )
 
 
-def heaviest_tail(parts: list, batch_rank: int) -> tuple[float, float] | None:
-    """Shape of the heaviest tail of any coordinate, and its standard error.
+def heaviest_tail(parts: list, batch_rank: int) -> tuple[float, float, float] | None:
+    """Shape of the heaviest tail of any coordinate, its standard error, and the shape farther out.
 
     Args:
       parts: draws, each [num_results, *batch, *event].
@@ -80,13 +81,19 @@ def heaviest_tail(parts: list, batch_rank: int) -> tuple[float, float] | None:
     if not math.isfinite(ess):
         return None
     independent = np.ravel(distance[:: max(1, round(distance.size / ess))])
-    num_tail = int(_TAIL * independent.size)
-    if num_tail < _MIN_TAIL:
+    if _FAR_TAIL * independent.size < _MIN_TAIL:
         return None
     ordered = np.sort(independent)
-    exceedances = ordered[-num_tail:] - ordered[-num_tail - 1]
-    shape = pareto_shape(exceedances[exceedances > 0])
-    return shape, (1 + max(shape, 0)) / math.sqrt(num_tail)
+    shape, num_tail = _shape(ordered, _TAIL)
+    return shape, (1 + max(shape, 0)) / math.sqrt(num_tail), _shape(ordered, _FAR_TAIL)[0]
+
+
+def _shape(ordered, share):
+    """(shape of the upper tail, number of exceedances)."""
+    count = int(share * len(ordered))
+    exceedances = ordered[-count:] - ordered[-count - 1]
+    exceedances = exceedances[exceedances > 0]
+    return (pareto_shape(exceedances) if len(exceedances) > 1 else 0.0), count
 
 
 def _largest_distance(parts, batch_rank):
