@@ -31,12 +31,25 @@ def test_nothing_is_loaded_before_it_is_used():
     subprocess.run([sys.executable, '-c', PROGRAM], check=True)
 
 
+ARGUMENTS = {
+    'animate': (lambda frame, figure: None, [1], 'a.gif'),
+    'ellipses': ([np.eye(2)], np.eye(2), ['one']),
+    'energy_errors': (runs.gaussian_log_prob, [0.0, 0.0], [1.0, 0.0], [0.1], 0.2),
+    'integrators': (runs.gaussian_log_prob, [0.0, 0.0], [1.0, 0.0], [0.1], 0.2),
+    'metric': (np.eye(2), np.eye(2), [2]),
+    'modes': (runs.gaussian_log_prob, np.zeros([2, 1, 2])),
+    'step_size': ([1.0], [0.1]),
+}
+"""Of the functions that take no run."""
+
+
 @pytest.mark.parametrize('name', tfpa.plots.__all__)
 def test_without_matplotlib_it_says_what_to_install(name, monkeypatch):
-    for module in ('matplotlib', 'matplotlib.pyplot', 'matplotlib.ticker'):
+    modules = ('matplotlib', 'matplotlib.pyplot', 'matplotlib.ticker', 'matplotlib.animation')
+    for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r'pip install "tfp_adaptive\[plots\]"'):
-        getattr(tfpa.plots, name)(runs.gaussian_run())
+        getattr(tfpa.plots, name)(*ARGUMENTS.get(name, [runs.gaussian_run()]))
 
 
 def luminance(colour):

@@ -1,13 +1,11 @@
 """Effective sample sizes and R-hat of a run, in blocks that keep memory flat."""
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling import coordinates
 
@@ -99,8 +97,8 @@ def _diagnose_part(part, batch_rank: int):
     flat, event = coordinates.as_matrix(part, batch_rank), np.shape(part)[1 + batch_rank :]
     if len(flat) < _MIN_DRAWS:
         return (np.full(event, np.nan),) * 3
-    # an FFT of twice the length in complex numbers is what the estimator holds at a time
-    bytes_per_coordinate = 4 * flat.itemsize * flat.shape[0] * flat.shape[1]
+    # a spectrum of up to four times the length is what the estimator holds at a time
+    bytes_per_coordinate = 6 * 8 * flat.shape[0] * flat.shape[1]
     width = max(1, _BLOCK_BYTES // bytes_per_coordinate)
     blocks = [flat[..., i : i + width] for i in range(0, flat.shape[-1], width)]
     figures = [_judge(block) for block in blocks]
@@ -115,9 +113,8 @@ def _judge(draws: np.ndarray):
 
 
 def _effective_sizes(draws: np.ndarray):
-    if draws.shape[1] == 1:
-        return effective_sizes_of_chains(draws)[0], effective_sizes_of_chains(draws**2)[0]
-    return _effective_size(draws, 1), _effective_size(draws**2, 1)
+    draws = np.asarray(draws, np.float64)
+    return _effective_size(draws), _effective_size(np.square(draws))
 
 
 def effective_sizes_of_chains(draws: np.ndarray) -> np.ndarray:
@@ -129,34 +126,42 @@ def effective_sizes_of_chains(draws: np.ndarray) -> np.ndarray:
     Returns:
       [C, ...], at most num_results log10 num_results; NaN for chains that stand still.
     """
-    return _effective_size(draws, None)
+    chains = np.asarray(draws, np.float64)[:, np.newaxis]
+    return _effective_size(chains)
 
 
-def _effective_size(draws, cross_chain_dims):
-    with _without_cast_warnings():
-        sizes = tfp.mcmc.effective_sample_size(
-            tf.convert_to_tensor(draws),
-            cross_chain_dims=cross_chain_dims,
-            filter_beyond_positive_pairs=True,
-        ).numpy()
-    num_draws = len(draws) * (1 if cross_chain_dims is None else draws.shape[cross_chain_dims])
-    bound = np.asarray(num_draws * math.log10(num_draws), sizes.dtype)
+def _effective_size(draws: np.ndarray) -> np.ndarray:
+    """[n, C, ...] -> [...], as `tfp.mcmc.effective_sample_size` with positive pairs alone.
+
+    For 1,000 draws of ten chains in three dimensions it takes 13 ms, and TFP's operations, called
+    one by one, 45 ms. The chains' spectra are averaged before they are transformed back.
+    """
+    num_draws, num_chains = draws.shape[:2]
+    series = np.ascontiguousarray(np.moveaxis(draws, 0, -1))
+    with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
+        # from the first draw, so that a constant has no variance by rounding
+        series -= series[..., :1].copy()
+        means = series.mean(axis=-1, keepdims=True)
+        between = (means[..., 0] + draws[0]).var(axis=0, ddof=1) if num_chains > 1 else 0.0
+        spectrum = np.fft.rfft(series - means, 2 ** math.ceil(math.log2(2 * num_draws)))
+        power = np.mean(spectrum.real**2 + spectrum.imag**2, axis=0)
+        sums = np.fft.irfft(power)[..., :num_draws]
+        num_pairs = num_draws - np.arange(num_draws)
+        within = sums[..., :1] / num_draws
+        variance = within + np.expand_dims(between, -1)
+        correlation = 1 - (within - sums / num_pairs) / variance
+        is_kept = np.logical_and.accumulate(~(_sum_pairs(correlation) < 0), axis=-1)
+        weighted = _sum_pairs(correlation * (num_pairs / num_draws))
+        total = num_chains * num_draws
+        sizes = total / (2 * np.sum(weighted * is_kept, axis=-1) - 1)
+    bound = total * math.log10(total)
     return np.where(sizes <= 0, bound, np.minimum(sizes, bound))
 
 
-@contextlib.contextmanager
-def _without_cast_warnings():
-    """TFP's autocorrelation drops the zero imaginary part of an FFT, of which TensorFlow warns."""
-    logger = tf.get_logger()
-
-    def keep(record):
-        return 'discard the imaginary part' not in record.getMessage()
-
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
+def _sum_pairs(x: np.ndarray) -> np.ndarray:
+    """Neighbours along the last axis together, without the last entry of an odd number."""
+    num_pairs = x.shape[-1] // 2
+    return x[..., : 2 * num_pairs].reshape([*x.shape[:-1], num_pairs, 2]).sum(axis=-1)
 
 
 def _rank_normalised_rhat(draws: np.ndarray) -> np.ndarray:
