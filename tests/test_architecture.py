@@ -7,6 +7,7 @@ hidden state, no stateful randomness, and sizes a reader can hold in mind.
 import ast
 import functools
 import pathlib
+import re
 from typing import NamedTuple
 
 import pytest
@@ -238,6 +239,34 @@ def test_randomness_is_stateless(module):
 
 
 # --- sizes ---------------------------------------------------------------------------------------
+
+
+# --- the page that draws it ----------------------------------------------------------------------
+
+
+def drawings():
+    page = (ROOT / 'docs' / 'architecture.md').read_text(encoding='utf-8')
+    return re.findall(r'```text\n(.*?)```', page, flags=re.DOTALL)
+
+
+def test_the_page_draws_the_layers():
+    names = {name for layer in LAYERS for name in layer}
+    lines = [set(line.split()) & names for line in drawings()[0].splitlines()]
+    # the description of a layer may hold the name of another one
+    drawn = [found & set(layer) for found, layer in zip(lines, reversed(LAYERS), strict=True)]
+    assert drawn == [set(layer) for layer in reversed(LAYERS)]
+
+
+def test_the_page_draws_a_step_in_the_order_of_the_code():
+    drawn = re.findall(r'_[a-z_]+', drawings()[1])
+    (module,) = [one for one in modules() if one.name == 'tfp_adaptive.kernels.gradient_adaptive']
+    found = {name: node for name, node, _ in functions(module.tree)}
+    called = []
+    for outer in ('_step', '_learn'):
+        calls = [node for node in ast.walk(found[outer]) if isinstance(node, ast.Call)]
+        calls.sort(key=lambda node: (node.lineno, node.col_offset))
+        called += [dotted(node.func) for node in calls if dotted(node.func) in drawn]
+    assert called == drawn
 
 
 @each(modules())
