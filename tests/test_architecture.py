@@ -246,7 +246,7 @@ def test_randomness_is_stateless(module):
 
 def drawings():
     page = (ROOT / 'docs' / 'architecture.md').read_text(encoding='utf-8')
-    return re.findall(r'```text\n(.*?)```', page, flags=re.DOTALL)
+    return re.findall(r'(?:^    .*\n)+', page, flags=re.MULTILINE)
 
 
 def test_the_page_draws_the_layers():
