@@ -270,7 +270,7 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
     draws = 4 * 200 * 4 * (sizes[1] - sizes[0])
     kept = [peak(size, tmp_path / f'{size}.h5') for size in sizes]
     held = [peak(size, None) for size in sizes]
-    assert held[1] - held[0] > draws
+    assert held[1] - held[0] > draws / 2
     # ranks are of all draws of one coordinate at a time
     assert kept[1] - kept[0] < draws / 2
 

@@ -59,6 +59,13 @@ def test_the_tail_of_a_square_only_seems_heavy(rng):
     assert alarms <= 3
 
 
+def test_blocks_change_nothing(rng, monkeypatch):
+    draws = [rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 7]), rng.normal(size=[NUM_RESULTS, 10])]
+    whole = tails.heaviest_tail(draws, 1)
+    monkeypatch.setattr(tails, '_BLOCK_BYTES', 2 * 8 * NUM_RESULTS * NUM_CHAINS)
+    np.testing.assert_allclose(tails.heaviest_tail(draws, 1), whole, rtol=1e-6)
+
+
 def test_too_few_draws_tell_nothing(rng):
     assert tails.heaviest_tail([rng.normal(size=[100, 10, 2])], 1) is None
     assert tails.heaviest_tail([rng.normal(size=[3, 10, 2])], 1) is None

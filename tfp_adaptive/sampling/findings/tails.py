@@ -23,6 +23,7 @@ _LIGHT_SHAPE = 0.15
 """That of a Student-t distribution with six or seven degrees of freedom."""
 _Z = 2.0
 _MAX_DRAWS = 20_000
+_BLOCK_BYTES = 2**24
 _MAX_RHAT, _MIN_ESS = 1.05, 100.0
 
 
@@ -101,11 +102,14 @@ def _largest_distance(parts, batch_rank):
     largest: Any = 0.0
     for part in parts:
         draws = coordinates.as_matrix(part, batch_rank)
-        draws = draws[:: max(1, draws[..., 0].size // _MAX_DRAWS)]
-        deviation = draws.std(axis=(0, 1))
-        unit = np.where(deviation > 0, deviation, np.inf)
-        distance = np.abs(draws - draws.mean(axis=(0, 1))) / unit
-        largest = np.maximum(largest, distance.max(axis=-1))
+        draws = draws[:: math.ceil(draws[..., 0].size / _MAX_DRAWS)]
+        width = max(1, _BLOCK_BYTES // draws[..., 0].nbytes)
+        for first in range(0, draws.shape[-1], width):
+            block = draws[..., first : first + width]
+            deviation = block.std(axis=(0, 1))
+            unit = np.where(deviation > 0, deviation, np.inf)
+            distance = np.abs(block - block.mean(axis=(0, 1))) / unit
+            largest = np.maximum(largest, distance.max(axis=-1))
     return largest
 
 
