@@ -91,6 +91,7 @@ def _compile_sample(target, state, settings, label) -> dict[str, Any]:
             num_warmup_steps,
             initial_state=state,
             kernel=_maker(label, num_warmup_steps),
+            num_steps_between_results=0,
             seed=(seed, 0),
             progress=False,
         )

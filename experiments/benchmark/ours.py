@@ -38,6 +38,7 @@ def make(label: str, num_chains: int, problem: Problem) -> Sampler:
             problem.num_warmup_steps,
             initial_state=problem.initial_state(num_chains, seed),
             kernel=make_kernel,
+            num_steps_between_results=0,
             seed=(seed, 1),
             progress=False,
         )

@@ -127,6 +127,7 @@ def _step_loops(kernel, label, target, position, settings) -> tuple[dict[str, Ca
             0,
             initial_state=state,
             kernel=frozen_kernel,
+            num_steps_between_results=0,
             seed=seed,
             progress=False,
             jit_compile=programs.JIT_COMPILE,

@@ -50,6 +50,7 @@ def _ours(target, settings):
             settings['num_warmup_steps'],
             initial_state=target.initial_state(settings['num_chains'], (seed, 0)),
             kernel=tfpa.WindowedNUTS,
+            num_steps_between_results=0,
             seed=(seed, 1),
             progress=False,
         )
