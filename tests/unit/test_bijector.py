@@ -9,6 +9,8 @@ import tfp_adaptive as tfpa
 from tests.contracts.comparisons import all_finite
 from tests.unit import flows
 from tests.unit.flows import ALL, CHAINS, SIZE, STEP_SIZE, WELL
+from tfp_adaptive import proposals
+from tfp_adaptive.kernels.geometry import make_move
 
 tfb = tfp.bijectors
 
@@ -122,7 +124,8 @@ def test_a_value_from_the_bijector_itself_keeps_its_gradient(rng):
 def test_moves_through_a_coupling_of_tfp_are_leapfrog_on_z(num_steps, rng):
     flow, parameters = _coupling_flow(rng)
     target, state, velocity = flows.setting(rng)
-    move = flows.geometry(flow, num_steps).move(target, parameters, STEP_SIZE, state, velocity)
+    make = make_move(target.event, proposals.leapfrog(num_steps), flow)
+    move = make(target, parameters, STEP_SIZE, state, velocity)
     brute_force = flows.PulledBack(flow, parameters)
     start = flow.inverse(parameters, state.position).numpy()
     for c in range(CHAINS):

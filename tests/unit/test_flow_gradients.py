@@ -248,11 +248,12 @@ def test_exact_is_the_derivative_of_the_whole_move(num_steps, objective, curved,
     flow, parameters = curved
     target, state, velocity = setting
     geometry = flows.geometry(flow, num_steps, 'exact', objective)
+    make = make_move(target.event, proposals.leapfrog(num_steps), flow)
     _, gradients = geometry.differentiable_move(target, parameters, STEP_SIZE, state, velocity, ())
 
     @tf.function(autograph=False)
     def values(parameters):
-        move = geometry.move(target, parameters, STEP_SIZE, state, velocity)
+        move = make(target, parameters, STEP_SIZE, state, velocity)
         loss = objective.loss(move.energy_change, state.position, move.proposed.position, ())
         volume = move.log_volume - geometry.log_det(parameters)
         return tf.reduce_sum(loss), tf.reduce_sum(volume)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tfp_adaptive.kernels import base, frozen, gradient_adaptive
+from tfp_adaptive.kernels.geometry import initial_parameters
 from tfp_adaptive.typing import Controller, Entropy, LogDensity, Objective, Optimizer, Tensor
 
 _MAKERS = {
@@ -55,8 +56,8 @@ class GradientAdaptiveKernel(base.SamplerKernel):
           stable_scale: a stable proposal of every coordinate, [D].
         """
         guess = self._axes.proposal.stable_fraction * stable_scale
-        geometry = gradient_adaptive.geometry_of(self._axes, target)
-        return geometry.init(target.event.size, guess.dtype, guess)
+        preconditioner = self._axes.preconditioner
+        return initial_parameters(preconditioner, target.event, guess.dtype, guess)
 
     def frozen(self, kernel_results: base.KernelResults) -> frozen.FrozenKernel:
         """The learned proposal as a kernel of its own, with no adaptation code in its graph.

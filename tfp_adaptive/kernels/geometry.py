@@ -39,10 +39,6 @@ class Midpoint(NamedTuple):
 class Geometry(NamedTuple):
     """What the core step asks of a preconditioner; its gradients are tangents of parameters."""
 
-    init: Callable
-    """(event_size, dtype, scale) -> parameters; `scale` is a scalar or [D]."""
-    move: Callable
-    """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
     differentiable_move: Callable
     """(target, parameters, step_size, state, noise, objective state) -> (move, slopes), where
     `slopes` is what `gradient` wants to know of the move."""
@@ -89,6 +85,11 @@ def check_preconditioner(preconditioner, proposal: Proposal) -> None:
         )
 
 
+def initial_parameters(preconditioner, event: Event, dtype, scale) -> Any:
+    """Parameters of a preconditioner before anything is learned; `scale` is a scalar or [D]."""
+    return charts.initial_parameters(resolve(preconditioner, event), event.size, dtype, scale)
+
+
 def make_geometry(
     event: Event, proposal: Proposal, preconditioner, objective: Objective, mode: str
 ) -> Geometry:
@@ -108,11 +109,16 @@ def make_geometry(
 
 
 def make_move(event: Event, proposal: Proposal, preconditioner) -> Callable:
-    """The `move` of a geometry alone, for kernels that learn nothing."""
+    """(target, parameters, step_size, state, noise) -> move, with nothing to learn from."""
     preconditioner = resolve(preconditioner, event)
     if isinstance(preconditioner, Flow):
         return flow_gradients.mover(proposal, preconditioner)
-    return _linear_move(proposal, preconditioner)
+
+    def move(target, parameters, step_size, state, noise):
+        factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
+        return proposal.propose(target, factor, state, noise)
+
+    return move
 
 
 def _linear(proposal, preconditioner, objective, mode) -> Geometry:
@@ -140,8 +146,6 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
         return slopes(is_used, more), 0
 
     return Geometry(
-        init=functools.partial(charts.initial_parameters, preconditioner),
-        move=_linear_move(proposal, preconditioner),
         differentiable_move=energy.differentiable_move,
         residual=residual,
         gradient=gradient,
@@ -153,14 +157,6 @@ def _linear(proposal, preconditioner, objective, mode) -> Geometry:
     )
 
 
-def _linear_move(proposal, preconditioner):
-    def move(target, parameters, step_size, state, noise):
-        factor = energy_gradients.proposal_factor(preconditioner, parameters, step_size)
-        return proposal.propose(target, factor, state, noise)
-
-    return move
-
-
 def _flow(event, proposal, flow, objective, mode) -> Geometry:
     is_exact = mode == 'exact'
 
@@ -169,8 +165,6 @@ def _flow(event, proposal, flow, objective, mode) -> Geometry:
         return flow.forward(parameters, origin)[1][0]
 
     return Geometry(
-        init=functools.partial(charts.initial_parameters, flow),
-        move=flow_gradients.mover(proposal, flow),
         differentiable_move=flow_gradients.differentiable_mover(
             proposal, flow, objective, log_det, is_exact=is_exact
         ),

@@ -23,8 +23,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.internal.in_sequence import in_sequence
-from tfp_adaptive.kernels import metropolis
-from tfp_adaptive.kernels.geometry import Geometry, Midpoint, check_preconditioner, make_geometry
+from tfp_adaptive.kernels import geometry, metropolis
 from tfp_adaptive.kernels.totals import means as means_of
 from tfp_adaptive.kernels.totals import totals_of
 from tfp_adaptive.typing import (
@@ -64,6 +63,7 @@ class Start(NamedTuple):
     """What a step starts from."""
 
     target: LogDensity
+    geometry: geometry.Geometry
     state: ChainState
     adaptation: Adaptation
     noise: Noise
@@ -97,7 +97,7 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     Returns:
       A `Sampler` whose adaptation is an `Adaptation`.
     """
-    check_preconditioner(axes.preconditioner, axes.proposal)
+    geometry.check_preconditioner(axes.preconditioner, axes.proposal)
     return Sampler(
         init=functools.partial(_init, axes),
         init_info=_init_info,
@@ -109,59 +109,18 @@ def adaptive_sampler(axes: Axes) -> Sampler:
     )
 
 
-def geometry_of(axes: Axes, target: LogDensity) -> Geometry:
-    """How moves and what is learned from them depend on the preconditioner."""
-    return make_geometry(
-        target.event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
-    )
-
-
-def _init(axes, target, state):
-    dtype = state.position.dtype
-    guess = axes.proposal.stable_fraction * stable_scale(target, state)
-    if axes.pool_fn is not None:
-        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
-        guess = total / count
-    geometry = geometry_of(axes, target)
-    parameters = geometry.init(target.event.size, dtype, guess)
-    still = tf.nest.map_structure(tf.zeros_like, geometry.log_det_gradient(parameters))
-    return Adaptation(
-        preconditioner=parameters,
-        optimizer=axes.optimizer.init(still),
-        entropy_weight=tf.constant(axes.entropy_weight.init, dtype),
-        penalty_weight=tf.constant(axes.penalty_weight.init, dtype),
-        objective=axes.objective.init(dtype),
-    )
-
-
-def _init_info(dtype):
-    zero, count = tf.zeros([], dtype), tf.constant(0)
-    # two gradients: the value at the start and the secant behind the first scale
-    return Info(zero, zero, zero, zero, zero, count, count + 2, count)
-
-
-def _draw(axes, seed, num_chains, event_size, dtype):
-    move_seed, entropy_seed, accept_seed = random.split(seed, 3)
-    return Noise(
-        move=axes.proposal.draw(move_seed, num_chains, event_size, dtype),
-        entropy=axes.entropy.draw(entropy_seed, num_chains, event_size, dtype),
-        log_uniform=metropolis.draw_log_uniform(accept_seed, num_chains, dtype),
-    )
-
-
 def _step(axes, target, state, adaptation, info, noise, step_size, step):
     """One step of the algorithm: propose, accept, learn."""
-    start = Start(target, state, adaptation, noise, step_size, step)
-    geometry = geometry_of(axes, target)
-    move, slopes = _propose(geometry, start)
+    start = Start(target, geometry_of(axes, target), state, adaptation, noise, step_size, step)
+    move, slopes = _propose(start)
     transition = _accept(move, noise)
-    adaptation, info = _learn(axes, geometry, start, move, slopes, transition, info)
+    adaptation, info = _learn(axes, start, move, slopes, transition, info)
     return transition, adaptation, info
 
 
-def _propose(geometry, start):
-    """The move to q' with its Delta, and what `Geometry.gradient` needs of it."""
-    return geometry.differentiable_move(
+def _propose(start):
+    """The move to q' with its Delta, and the slopes that `Geometry.gradient` asks for."""
+    return start.geometry.differentiable_move(
         start.target,
         start.adaptation.preconditioner,
         start.step_size,
@@ -176,38 +135,25 @@ def _accept(move, noise):
     return metropolis.metropolis_hastings(move, noise.log_uniform)
 
 
-def _learn(axes, geometry, start, move, slopes, transition, info):
+def _learn(axes, start, move, slopes, transition, info):
     """C, beta and gamma after the step, and what is reported of it."""
-    adaptation = start.adaptation
+    beta = start.adaptation.entropy_weight
     midpoint = _midpoint(start, move, transition)
-    entropy, is_used = _estimate_entropy(axes, geometry, start, move, transition, midpoint)
-    gradient, num_products = geometry.gradient(
-        slopes, is_used, midpoint, entropy, adaptation.entropy_weight
-    )
+    entropy, is_used = _estimate_entropy(axes, start, move, transition, midpoint)
+    gradient, num_products = start.geometry.gradient(slopes, is_used, midpoint, entropy, beta)
     own = totals_of(axes, start.state, move, transition, is_used, entropy)
     gradient, totals = _pool(axes, gradient, own)
     means = means_of(totals)
-    learned = _update(axes, geometry, start, gradient, totals, means)
-    adaptation = _select(start.step < axes.num_adaptation_steps, learned, adaptation)
-    num_products += entropy.num_hessian_vector_products
-    num_products += geometry.products_per_gradient * move.num_gradients
-    info = info._replace(
-        accept_prob=means.accept_prob,
-        entropy=geometry.log_det(adaptation.preconditioner) + means.log_det,
-        spectral_radius=tf.maximum(tf.reduce_max(entropy.spectral_radius), 0),
-        entropy_weight=adaptation.entropy_weight,
-        penalty_weight=adaptation.penalty_weight,
-        num_nonfinite=info.num_nonfinite + own.num_nonfinite,
-        num_gradients=info.num_gradients + move.num_gradients,
-        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
-    )
+    learned = _update(axes, start, gradient, totals, means)
+    adaptation = _select(start.step < axes.num_adaptation_steps, learned, start.adaptation)
+    info = _report(info, start, move, adaptation, entropy, num_products, own, means)
     return adaptation, info
 
 
-def _midpoint(start, move, transition) -> Midpoint:
+def _midpoint(start, move, transition) -> geometry.Midpoint:
     """Where D is measured; the current position for chains whose energy is not finite."""
     is_finite = metropolis.is_finite(transition)
-    return Midpoint(
+    return geometry.Midpoint(
         start.target,
         start.adaptation.preconditioner,
         start.step_size,
@@ -217,7 +163,7 @@ def _midpoint(start, move, transition) -> Midpoint:
     )
 
 
-def _estimate_entropy(axes, geometry, start, move, transition, midpoint):
+def _estimate_entropy(axes, start, move, transition, midpoint):
     """(estimate of log det(I + D), which chains it and the move are finite for [C]).
 
     The figures of the other chains are zero.
@@ -230,8 +176,8 @@ def _estimate_entropy(axes, geometry, start, move, transition, midpoint):
         limit=axes.proposal.sequence_limit,
     )
     estimate = axes.entropy.estimate(
-        geometry.residual(*midpoint),
-        geometry.probe,
+        start.geometry.residual(*midpoint),
+        start.geometry.probe,
         noise,
         start.adaptation.penalty_weight,
         start.step < axes.num_adaptation_steps,
@@ -254,32 +200,25 @@ def _pool(axes, gradient, totals):
     return tf.nest.pack_sequence_as((gradient, totals), pooled)
 
 
-def _update(axes, geometry, start, gradient, totals, means) -> Adaptation:
+def _update(axes, start, gradient, totals, means) -> Adaptation:
     """One step of the optimizer and of both controllers."""
-    adaptation = start.adaptation
-    beta = adaptation.entropy_weight
-    parameters, optimizer = _descend(axes, geometry, start, gradient, means)
+    old = start.adaptation
+    parameters, optimizer = _descend(axes, start, gradient, means)
     leaves = tf.nest.flatten([gradient, parameters])
     is_usable = tf.reduce_all([chains.is_finite(leaf) for leaf in leaves])
     is_usable &= totals.num_used + totals.num_lost > 0
+    beta = axes.entropy_weight.update(old.entropy_weight, means.acceptance_signal)
+    objective = axes.objective.update(old.objective, means.objective)
     return Adaptation(
-        preconditioner=_select(is_usable, parameters, adaptation.preconditioner),
-        optimizer=_select(is_usable, optimizer, adaptation.optimizer),
-        entropy_weight=_select(
-            totals.num_alive > 0,
-            axes.entropy_weight.update(beta, means.acceptance_signal),
-            beta,
-        ),
-        penalty_weight=axes.penalty_weight.update(adaptation.penalty_weight, means.penalty),
-        objective=_select(
-            totals.num_used > 0,
-            axes.objective.update(adaptation.objective, means.objective),
-            adaptation.objective,
-        ),
+        preconditioner=_select(is_usable, parameters, old.preconditioner),
+        optimizer=_select(is_usable, optimizer, old.optimizer),
+        entropy_weight=_select(totals.num_alive > 0, beta, old.entropy_weight),
+        penalty_weight=axes.penalty_weight.update(old.penalty_weight, means.penalty),
+        objective=_select(totals.num_used > 0, objective, old.objective),
     )
 
 
-def _descend(axes, geometry, start, gradient, means):
+def _descend(axes, start, gradient, means):
     """(parameters of C, optimizer state) after a step down grad E."""
     parameters, optimizer, beta = start.adaptation[:3]
 
@@ -289,12 +228,67 @@ def _descend(axes, geometry, start, gradient, means):
         slope = means.per_used * gradient + (means.lost - beta) * log_det
         return axes.optimizer.condition(slope, beta)
 
-    slope = tf.nest.map_structure(slope_of, gradient, geometry.log_det_gradient(parameters))
+    slope = tf.nest.map_structure(slope_of, gradient, start.geometry.log_det_gradient(parameters))
     num_steps = tf.maximum(axes.num_adaptation_steps, 1)
     progress = tf.cast(start.step, beta.dtype) / tf.cast(num_steps, beta.dtype)
     tangent, optimizer = axes.optimizer.update(slope, optimizer, progress)
-    return geometry.retract(parameters, tangent), optimizer
+    return start.geometry.retract(parameters, tangent), optimizer
+
+
+def _report(info, start, move, adaptation, entropy, num_products, own, means) -> Info:
+    """The diagnostics after the step; a Hessian-vector product is counted where it is spent."""
+    num_products += entropy.num_hessian_vector_products
+    num_products += start.geometry.products_per_gradient * move.num_gradients
+    return info._replace(
+        accept_prob=means.accept_prob,
+        entropy=start.geometry.log_det(adaptation.preconditioner) + means.log_det,
+        spectral_radius=tf.maximum(tf.reduce_max(entropy.spectral_radius), 0),
+        entropy_weight=adaptation.entropy_weight,
+        penalty_weight=adaptation.penalty_weight,
+        num_nonfinite=info.num_nonfinite + own.num_nonfinite,
+        num_gradients=info.num_gradients + move.num_gradients,
+        num_hessian_vector_products=info.num_hessian_vector_products + num_products,
+    )
 
 
 def _select(condition, new, old):
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), new, old)
+
+
+def geometry_of(axes: Axes, target: LogDensity) -> geometry.Geometry:
+    """How moves and what is learned from them depend on the preconditioner."""
+    return geometry.make_geometry(
+        target.event, axes.proposal, axes.preconditioner, axes.objective, axes.energy_gradient
+    )
+
+
+def _init(axes, target, state):
+    dtype = state.position.dtype
+    guess = axes.proposal.stable_fraction * stable_scale(target, state)
+    if axes.pool_fn is not None:
+        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
+        guess = total / count
+    parameters = geometry.initial_parameters(axes.preconditioner, target.event, dtype, guess)
+    tangent = geometry_of(axes, target).log_det_gradient(parameters)
+    return Adaptation(
+        preconditioner=parameters,
+        optimizer=axes.optimizer.init(tf.nest.map_structure(tf.zeros_like, tangent)),
+        entropy_weight=tf.constant(axes.entropy_weight.init, dtype),
+        penalty_weight=tf.constant(axes.penalty_weight.init, dtype),
+        objective=axes.objective.init(dtype),
+    )
+
+
+def _init_info(dtype):
+    zero, count = tf.zeros([], dtype), tf.constant(0)
+    # two gradients: the value at the start and the secant behind the first scale
+    return Info(zero, zero, zero, zero, zero, count, count + 2, count)
+
+
+def _draw(axes, seed, num_chains, event_size, dtype):
+    move_seed, entropy_seed, accept_seed = random.split(seed, 3)
+    return Noise(
+        move=axes.proposal.draw(move_seed, num_chains, event_size, dtype),
+        entropy=axes.entropy.draw(entropy_seed, num_chains, event_size, dtype),
+        log_uniform=metropolis.draw_log_uniform(accept_seed, num_chains, dtype),
+    )

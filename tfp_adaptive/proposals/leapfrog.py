@@ -4,7 +4,7 @@ Notation: F = step_size * C, gamma_l = F^T grad U(q_l), v the whitened velocity 
 
     v <- v - gamma_l / 2;   q_{l+1} = q_l + F v;   v <- v - gamma_{l+1} / 2
 
-with the half kicks between steps fused; L new gradients, no solve with C. L = 1 is MALA.
+Two half kicks at one place are one whole kick; L new gradients, no solve with C. L = 1 is MALA.
 """
 
 from collections.abc import Sequence
@@ -41,16 +41,12 @@ class Trajectory(NamedTuple):
     """F^{-1}(q_L - q_0) = L v_0 - w."""
 
 
-class _Carry(NamedTuple):
-    """State of the integration after a step, before the kick at its end.
-
-    The velocity and the weighted sum of gradients do not contain that kick yet.
-    """
+class _Path(NamedTuple):
+    """A trajectory between two of its steps, after the kick that both share; each [C, D]."""
 
     position: Tensor
     velocity: Tensor
-    score: Tensor
-    weighted: Tensor
+    weighted_gradients: Tensor
     midpoint: Tensor
     midpoint_score: Tensor
 
@@ -99,7 +95,7 @@ def leapfrog(
         if momentum_refreshment < 1:
             kept = (1 - momentum_refreshment) ** 0.5
             velocity = kept * state.velocity + momentum_refreshment**0.5 * velocity
-        return _move(target, factor, state, velocity, num_steps, max(lengths), is_random)
+        return _move(target, factor, state, velocity, num_steps, max(lengths))
 
     return Proposal(
         stable_fraction=1 / max(*lengths, 2),
@@ -138,7 +134,7 @@ def _sequence_limit(max_steps) -> int:
     return 2**11 if max_steps > _MAX_UNROLLED_STEPS else 0
 
 
-def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move:
+def _move(target, factor, state, start, num_steps, max_steps) -> Move:
     """The move from velocity `start`; `num_steps` is an int, or a tensor of at most `max_steps`."""
     position, score = in_sequence(
         start[:, 0],
@@ -146,78 +142,60 @@ def _move(target, factor, state, start, num_steps, max_steps, is_random) -> Move
         since=[state.position],
         limit=_sequence_limit(max_steps),
     )
-    carry = _Carry(
-        position=position,
-        velocity=start,
-        score=score,
-        weighted=tf.zeros_like(start),
-        midpoint=position,
-        midpoint_score=score,
-    )
-    carry, log_prob = _integrate(target, factor, carry, num_steps, max_steps, is_random)
-    gradient = -factor.transpose(carry.score)
-    end = carry.velocity - gradient / 2
+    length = tf.cast(num_steps, start.dtype)
+    # half a kick at the start
+    gradient = -factor.transpose(score)
+    path = _Path(position, start - gradient / 2, length / 2 * gradient, position, score)
+    path = _inner_steps(target, factor, path, num_steps, max_steps)
+    # the last step, and half a kick at its end
+    position = path.position + factor.forward(path.velocity)
+    log_prob, score = target.value_and_score(position)
+    gradient = -factor.transpose(score)
+    end = path.velocity - gradient / 2
     kinetic = (chains.squared_norm(end) - chains.squared_norm(start)) / 2
     keeps_velocity = not isinstance(state.velocity, tuple)
-    length = tf.cast(num_steps, start.dtype)
+    weighted = path.weighted_gradients
     return Move(
-        proposed=ChainState(carry.position, log_prob, carry.score, end if keeps_velocity else ()),
+        proposed=ChainState(position, log_prob, score, end if keeps_velocity else ()),
         rejected=state._replace(velocity=-start) if keeps_velocity else state,
         energy_change=state.log_prob - log_prob + kinetic,
-        midpoint=carry.midpoint,
-        midpoint_score=carry.midpoint_score,
+        midpoint=path.midpoint,
+        midpoint_score=path.midpoint_score,
         curvature=(1 - length**2) / 6,
         num_gradients=num_steps,
-        trajectory=Trajectory(
-            start, end, gradient, carry.weighted, length * start - carry.weighted
-        ),
+        trajectory=Trajectory(start, end, gradient, weighted, length * start - weighted),
     )
 
 
-def _integrate(target, factor, carry, num_steps, max_steps, is_random):
-    """All steps: (carry, log-density).
+def _inner_steps(target, factor, path, num_steps, max_steps) -> _Path:
+    """The first L - 1 steps, each with the whole kick at its end.
 
-    One or two steps are written out. More become a loop with a static bound, which compiles faster
-    and runs as fast.
-
-    Only the last step needs the log-density, which often costs half as much as its gradient.
+    They do without the log-density, which often costs half as much as its gradient. A single one is
+    written out; more become a loop with a static bound, which compiles faster and runs as fast.
     """
 
-    def drift(step, carry):
-        """The kick after step `step` - 1, and the new position."""
-        # at the start half a kick, between steps the two halves of a whole one
-        share = 1 - tf.cast(tf.equal(step, 1), carry.score.dtype) / 2
-        remaining = tf.cast(num_steps - step + 1, carry.score.dtype)
-        kick = -factor.transpose(share * carry.score)
-        velocity = carry.velocity - kick
-        return carry._replace(
-            position=carry.position + factor.forward(velocity),
-            velocity=velocity,
-            weighted=carry.weighted + remaining * kick,
+    def step(number, path):
+        position = path.position + factor.forward(path.velocity)
+        score = target.score(position)
+        gradient = -factor.transpose(score)
+        remaining = tf.cast(num_steps - number, gradient.dtype)
+        is_midpoint = tf.equal(number, num_steps // 2)
+        return number + 1, _Path(
+            position,
+            path.velocity - gradient,
+            path.weighted_gradients + remaining * gradient,
+            tf.where(is_midpoint, position, path.midpoint),
+            tf.where(is_midpoint, score, path.midpoint_score),
         )
 
-    def arrive(step, carry, score):
-        is_midpoint = tf.equal(step, num_steps // 2)
-        return carry._replace(
-            score=score,
-            midpoint=tf.where(is_midpoint, carry.position, carry.midpoint),
-            midpoint_score=tf.where(is_midpoint, score, carry.midpoint_score),
-        )
-
-    def body(step, carry):
-        carry = drift(step, carry)
-        return step + 1, arrive(step, carry, target.score(carry.position))
-
-    if max_steps <= _MAX_UNROLLED_STEPS and not is_random:
-        for step in range(1, max_steps):
-            _, carry = body(step, carry)
-    else:
-        _, carry = tf.while_loop(
-            lambda step, _: step < num_steps, body, (1, carry), maximum_iterations=max_steps - 1
-        )
-    carry = drift(num_steps, carry)
-    log_prob, score = target.value_and_score(carry.position)
-    return arrive(num_steps, carry, score), log_prob
+    if isinstance(num_steps, int) and num_steps <= _MAX_UNROLLED_STEPS:
+        for number in range(1, num_steps):
+            _, path = step(number, path)
+        return path
+    _, path = tf.while_loop(
+        lambda number, _: number < num_steps, step, (1, path), maximum_iterations=max_steps - 1
+    )
+    return path
 
 
 def _pullback(factor, move, energy_weight, position_cotangent) -> Pairs:
