@@ -51,8 +51,10 @@ def cyclical(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
             draws_of.setdefault(name, np.reshape(states[kept], [-1, states.shape[-1]]))
             if progress:
                 print(f'{name}, seed {seed}: KL {records[-1]["kl"][-1]:.3f}', flush=True)
-    figures.mixtures(records, draws_of, mixture, folder / 'mixtures.png')
-    return Outcome([_table(target, settings, records)], records, ['mixtures.png'])
+    # named after the experiment, for the figures of a page lie in one folder
+    figure = f'{config.name}.png'
+    figures.mixtures(records, draws_of, mixture, folder / figure)
+    return Outcome([_table(target, settings, records)], records, [figure])
 
 
 def _samplers(target, settings) -> dict[str, _Sampler]:

@@ -235,7 +235,7 @@ def test_cyclical(tmp_path, name, num_samplers, more):
     assert all(0 < run['kl'][-1] < 50 and run['ess_per_evaluation'] > 0 for run in record['runs'])
     [table] = record['tables']
     assert [row[0] for row in table['rows']] == [run['sampler'] for run in record['runs'][::2]]
-    assert (folder / 'mixtures.png').stat().st_size > 10_000
+    assert (folder / f'{name}.png').stat().st_size > 10_000
 
 
 def test_adaptation_pictures(tmp_path):
