@@ -28,6 +28,7 @@ def make(xp: Any, name: str, **arguments: Any) -> tuple[Callable, int]:
       **arguments: of the target.
     """
     makers: dict[str, Callable] = {
+        'banana': _banana,
         'gaussian': _gaussian,
         'logistic_regression': _logistic_regression,
         'stochastic_volatility': _stochastic_volatility,
@@ -40,6 +41,16 @@ def _split(xp, x, index):
     if xp.__name__ == 'pytensor.tensor':  # whose `split` is another
         return x[:index], x[index:]
     return xp.split(x, [index])
+
+
+def _banana(xp, bend=0.1):
+    del xp
+
+    def log_prob(q):
+        straight = q[1] + bend * (q[0] ** 2 - 100.0)
+        return -(q[0] ** 2 / 100.0 + straight**2) / 2
+
+    return log_prob, 2
 
 
 def _gaussian(xp, kind='process', num_dims=51, condition_number=100.0):

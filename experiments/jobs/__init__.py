@@ -6,6 +6,8 @@ from experiments.jobs.comparison import comparison
 from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
+from experiments.jobs.gradient_free import gradient_free
+from experiments.jobs.gradient_free_steps import gradient_free_steps
 from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
@@ -22,6 +24,8 @@ JOBS = {
     'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
+    'gradient_free': gradient_free,
+    'gradient_free_steps': gradient_free_steps,
     'limits': limits,
     'objectives': objectives,
     'robustness': robustness,

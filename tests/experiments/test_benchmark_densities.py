@@ -9,6 +9,7 @@ from experiments import targets
 from experiments.benchmark import densities
 
 TARGETS = (
+    {'name': 'banana'},
     {'name': 'gaussian', 'kind': 'process', 'num_dims': 5},
     {'name': 'gaussian', 'kind': 'anisotropic', 'num_dims': 4, 'condition_number': 30.0},
     {'name': 'logistic_regression', 'data': 'german'},

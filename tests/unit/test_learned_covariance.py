@@ -29,13 +29,25 @@ def test_the_recursion(size, rng):
         sums = learned_covariance.collect(learned, tf.constant(rows), tf.constant(weights))
         learned = learned_covariance.absorb(learned, sums, tf.constant(gain, tf.float64))
         np.testing.assert_allclose(learned_covariance.covariance(learned), covariance, rtol=1e-9)
-        if learned_covariance.is_due(tf.constant(step), size):
+        if learned_covariance.is_due(learned, tf.constant(step)):
             learned = learned_covariance.refactor(learned)
             factor = learned.factor.numpy()
             np.testing.assert_allclose(factor @ factor.T, covariance, rtol=1e-8, atol=1e-9)
             np.testing.assert_allclose(factor @ learned.whitener, np.eye(size), atol=1e-8)
             np.testing.assert_array_equal(np.triu(factor, 1), 0)
     np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
+
+
+def test_the_factor_is_renewed_for_a_tenth_of_news_and_not_at_every_step():
+    learned, due = learned_covariance.start(tf.zeros([16])), []
+    for step in range(60):
+        sums = learned_covariance.collect(learned, tf.ones([1, 16]), tf.ones([1]))
+        learned = learned_covariance.absorb(learned, sums, tf.constant(0.1 if step < 8 else 0.01))
+        if learned_covariance.is_due(learned, tf.constant(step)):
+            learned = learned_covariance.refactor(learned)
+            due.append(step)
+    # every D / 8 steps of large gain; then 1 - 0.99^n first reaches a tenth at n = 11
+    assert due == [1, 3, 5, 7, 19, 31, 43, 55]
 
 
 def test_single_precision_holds_ill_conditioned_covariances(rng):

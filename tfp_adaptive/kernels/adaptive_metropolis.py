@@ -30,8 +30,9 @@ class AdaptiveMetropolis(base.SamplerKernel):
 
     Cost: one evaluation of the log-density a step. The learned lambda L is
     `kernel_results.adaptation.preconditioner`; `frozen` returns it as a kernel without adaptation
-    code. L takes in what was learned every D / 8 steps, and after the last, so that a step costs
-    O(D^2). State parts may have any shapes; L acts on their concatenation of size D.
+    code. L takes in what was learned once that weighs a tenth, at most every D / 8 steps, and after
+    the last step, so that a step costs O(D^2). State parts may have any shapes; L acts on their
+    concatenation of size D.
 
     Reference: C. Andrieu, J. Thoms. A tutorial on adaptive MCMC. Statistics and Computing 2008.
     Algorithms 2, 3 and 4; H. Haario, E. Saksman, J. Tamminen. An adaptive Metropolis algorithm.

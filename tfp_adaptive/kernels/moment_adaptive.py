@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import preconditioners, proposals
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import branching, chains
 from tfp_adaptive.kernels import frozen, metropolis
 from tfp_adaptive.kernels.geometry import make_move
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
@@ -114,11 +114,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     transition = metropolis.metropolis_hastings(moved, noise.log_uniform)
     moments = _moments(axes, state, transition, adaptation.optimizer.covariance)
     totals = total(axes.pool_fn, state, transition, moments)
-    adaptation = tf.cond(
-        (step < axes.num_adaptation_steps) & (totals.num_alive > 0),
-        lambda: _learn(axes, adaptation, totals, step),
-        lambda: adaptation,
-    )
+    adaptation = _learn(axes, adaptation, totals, step)
     log_det = axes.preconditioner.log_det(adaptation.preconditioner)
     return transition, adaptation, report(info, totals, transition, log_det)
 
@@ -173,19 +169,32 @@ def _moments(axes, before, transition, covariance):
 
 
 def _learn(axes, adaptation, totals, step):
+    """The next adaptation; the same where learning is over or no chain is alive."""
     covariance, scale = adaptation.optimizer
-    size = covariance.mean.shape[0]
-    time = tf.cast(step + 1, totals.num_alive.dtype)
-    gain = axes.gain(time, size / totals.num_alive)
-    covariance = learned_covariance.absorb(covariance, totals.moments, gain)
+    is_learning = (step < axes.num_adaptation_steps) & (totals.num_alive > 0)
     is_last = tf.equal(step + 1, axes.num_adaptation_steps)
-    covariance = tf.cond(
-        learned_covariance.is_due(step, size) | is_last,
-        lambda: learned_covariance.refactor(covariance),
-        lambda: covariance,
+    size = covariance.mean.shape[0]
+    gain = axes.gain(tf.cast(step + 1, totals.num_alive.dtype), size / totals.num_alive)
+
+    def rescale(old):
+        state, log_scale = next_scale(axes.scale_rule, old[0], totals, is_last)
+        return state, tf.exp(log_scale)
+
+    scale, factor = branching.when(is_learning, rescale, (scale, tf.ones_like(totals.num_alive)))
+    covariance = branching.when(
+        is_learning,
+        lambda old: learned_covariance.absorb(old, totals.moments, gain),
+        covariance,
     )
-    scale, log_scale = next_scale(axes.scale_rule, scale, totals, is_last)
-    return Adaptation(tf.exp(log_scale) * covariance.factor, Learning(covariance, scale))
+    covariance = branching.when(
+        is_learning & (learned_covariance.is_due(covariance, step) | is_last),
+        learned_covariance.refactor,
+        covariance,
+    )
+    preconditioner = branching.when(
+        is_learning, lambda _: factor * covariance.factor, adaptation.preconditioner
+    )
+    return Adaptation(preconditioner, Learning(covariance, scale))
 
 
 def first_scale(rule: StepSizeRule | None, log_scale: Tensor) -> Any:

@@ -6,9 +6,10 @@ The recursion of adaptive Metropolis, with gain eta, weighted rows x and their m
     Sigma <- (1 - eta) Sigma + eta mean((x - mu)(x - mu)^T),
 
 is kept as Sigma = L G L^T, where G is the covariance in coordinates in which it was the identity a
-few steps ago. L takes in G every D / 8 steps. So a step costs O(D^2) a chain,
-whereas rank-one updates of L would be a loop over D columns for each of the chains, and replicas
-could not add theirs up; and as G is well conditioned, single precision will do for any Sigma.
+few steps ago. L takes in G once a tenth of the weight of G is new, at most every D / 8 steps. So a
+step costs O(D^2) a chain, and hardly more than that once gains are small, whereas rank-one updates
+of L would be a loop over D columns for each of the chains, and replicas could not add theirs up;
+and as G is well conditioned, single precision will do for any Sigma.
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from tfp_adaptive.typing import Tensor
 
 _FARTHEST = 1e3
 _STEPS_PER_FACTOR = 1 / 8
+_LEAST_NEWS = 0.099
 
 
 class LearnedCovariance(NamedTuple):
@@ -33,6 +35,8 @@ class LearnedCovariance(NamedTuple):
     """The inverse of L, [D, D]."""
     whitened: Tensor
     """G [D, D]."""
+    news: Tensor
+    """Weight in G of what L has not taken in, a scalar."""
 
 
 class Sums(NamedTuple):
@@ -48,7 +52,7 @@ class Sums(NamedTuple):
 def start(mean: Tensor) -> LearnedCovariance:
     """The identity about a mean [D]."""
     identity = tf.linalg.diag(tf.ones_like(mean))
-    return LearnedCovariance(mean, identity, identity, identity)
+    return LearnedCovariance(mean, identity, identity, identity, tf.zeros([], mean.dtype))
 
 
 def collect(learned: LearnedCovariance, rows: Tensor, weights: Tensor) -> Sums:
@@ -87,13 +91,19 @@ def absorb(learned: LearnedCovariance, sums: Sums, gain: Tensor) -> LearnedCovar
     return learned._replace(
         mean=learned.mean + per_row * sums.first,
         whitened=(1 - gain) * learned.whitened + per_row * sums.second,
+        news=gain + (1 - gain) * learned.news,
     )
 
 
-def is_due(step: Tensor, event_size: int) -> Tensor:
-    """Whether the factor takes in what was learned, after the step of this number from zero."""
-    interval = max(1, int(event_size * _STEPS_PER_FACTOR))
-    return tf.equal((step + 1) % interval, 0)
+def is_due(learned: LearnedCovariance, step: Tensor) -> Tensor:
+    """Whether the factor should take in what was learned.
+
+    Args:
+      learned: so far.
+      step: number of the step that it was learned in, from zero.
+    """
+    interval = max(1, int(learned.mean.shape[0] * _STEPS_PER_FACTOR))
+    return tf.equal((step + 1) % interval, 0) & (learned.news >= _LEAST_NEWS)
 
 
 def refactor(learned: LearnedCovariance) -> LearnedCovariance:
@@ -109,6 +119,7 @@ def refactor(learned: LearnedCovariance) -> LearnedCovariance:
         factor=tf.where(is_usable, factor, learned.factor),
         whitener=tf.where(is_usable, whitener, learned.whitener),
         whitened=identity,
+        news=tf.zeros_like(learned.news),
     )
 
 
