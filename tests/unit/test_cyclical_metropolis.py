@@ -185,12 +185,16 @@ def test_sample_takes_gradient_free_kernels(seed):
         1000,
         num_chains=10,
         initial_state=tf.zeros([3]),
+        num_steps_between_results=1,
         kernel=tfpa.AdaptiveMetropolis,
         seed=seed,
         progress=False,
     )
     diagnostics = run.diagnostics
     assert diagnostics.num_warmup_gradients == diagnostics.num_sampling_gradients == 0
+    assert diagnostics.num_warmup_evaluations == 1 + 1000
+    assert diagnostics.num_sampling_evaluations == 2 * 1000
+    assert '2,000 evaluations a chain' in str(run)
     assert 0.15 < diagnostics.accept_prob < 0.35
     error = np.mean(run.states, axis=(0, 1)) / (scales / np.sqrt(diagnostics.ess))
     assert np.max(np.abs(error)) < 4

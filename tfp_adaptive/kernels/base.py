@@ -106,6 +106,11 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """Whether the kernel leaves its target invariant once adaptation has ended."""
 
     @property
+    def num_evaluations_per_step(self) -> int:
+        """Evaluations of the log-density alone in a step; 0 where it comes with its gradient."""
+        return self._sampler.num_values
+
+    @property
     def target_log_prob_fn(self):
         """The log-density."""
         return self._parameters[self.density_argument]
@@ -194,9 +199,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             previous = previous_kernel_results
             seed = tfp.random.sanitize_seed(seed)
             parts = packing.to_parts(current_state)
-            layout = packing.make_layout(
-                parts, previous.target_log_prob.shape, packing.part_names(current_state)
-            )
+            names = packing.part_names(current_state)
+            layout = packing.make_layout(parts, previous.target_log_prob.shape, names)
             batch_shape = packing.batch_shape_of(layout, parts[0])
             state = self._chain_state(
                 layout,
@@ -218,6 +222,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 chains.per_chain(previous.step_size),
                 previous.step,
             )
+            new, proposed = transition.state, transition.proposed
 
             def unpack(packed):
                 return packing.unpack(layout, packed, batch_shape, like=parts)
@@ -232,7 +237,6 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
                 shape = tf.concat([batch_shape, tf.shape(x)[1:]], axis=0)
                 return tf.ensure_shape(tf.reshape(x, shape), before.shape)
 
-            new, proposed = transition.state, transition.proposed
             return packing.like_state(current_state, unpack(new.position)), KernelResults(
                 target_log_prob=per_chain(new.log_prob),
                 grads_target_log_prob=gradients(new.score),

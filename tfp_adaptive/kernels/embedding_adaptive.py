@@ -105,6 +105,7 @@ def embedding_sampler(axes: Axes) -> Sampler:
         draw=functools.partial(_draw, axes.shape),
         step=functools.partial(_step, axes),
         uses_score=False,
+        num_values=1,
     )
 
 
@@ -126,6 +127,7 @@ def fixed_sampler(shape: Shape, embedding: Embedding) -> Sampler:
         draw=functools.partial(_draw_moves, shape),
         step=step,
         uses_score=False,
+        num_values=1,
     )
 
 

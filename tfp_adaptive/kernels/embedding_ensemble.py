@@ -37,6 +37,7 @@ def ensemble_sampler(axes: Axes) -> Sampler:
         draw=_draw,
         step=functools.partial(_step, axes),
         uses_score=False,
+        num_values=2,
     )
 
 
@@ -58,6 +59,7 @@ def fixed_ensemble_sampler(shape: Shape, embedding: Embedding) -> Sampler:
         draw=_draw,
         step=step,
         uses_score=False,
+        num_values=2,
     )
 
 

@@ -62,6 +62,7 @@ def published_sampler(axes: Published) -> Sampler:
         draw=functools.partial(_draw, axes),
         step=functools.partial(_step, axes),
         uses_score=False,
+        num_values=1,
     )
 
 

@@ -75,6 +75,7 @@ def frozen_sampler(proposal: Proposal, preconditioner: Preconditioner, parameter
         uses_score=proposal.uses_score,
         uses_velocity=proposal.uses_velocity,
         sequence_limit=proposal.sequence_limit,
+        num_values=0 if proposal.uses_score else 1,
     )
 
 

@@ -76,6 +76,7 @@ def moment_sampler(axes: Axes) -> Sampler:
         draw=functools.partial(frozen.draw_noise, PROPOSAL),
         step=functools.partial(_step, axes),
         uses_score=False,
+        num_values=1,
     )
 
 

@@ -33,6 +33,9 @@ class Diagnostics:
       num_sampling_gradients: target gradients a chain spent on sampling; `None` likewise.
       num_restarts: chains that were lost at the start of the warm-up, far below the others in
         density and evidence, and were started from the others.
+      num_warmup_evaluations: target evaluations without a gradient that a chain spent on warm-up;
+        `None` for kernels that use gradients or do not count.
+      num_sampling_evaluations: likewise, on sampling.
     """
 
     ess: Any
@@ -44,6 +47,8 @@ class Diagnostics:
     num_warmup_hessian_vector_products: int | None
     num_sampling_gradients: int | None
     num_restarts: int = 0
+    num_warmup_evaluations: int | None = None
+    num_sampling_evaluations: int | None = None
 
     @property
     def min_ess(self) -> float:

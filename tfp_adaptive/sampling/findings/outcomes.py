@@ -56,7 +56,8 @@ def make_run(
             warmup,
             draws,
             program,
-            was_frozen=frozen_kernel is not setup.kernel,
+            kernels=(setup.kernel, frozen_kernel),
+            num_warmup_steps=warmup.num_rows * setup.warmup.steps_per_row,
             num_restarts=num_restarts,
         ),
         timings=Timings(
@@ -90,7 +91,9 @@ def own_states(model: Model, draw_rows: Any) -> Any:
     return tf.nest.pack_sequence_as(model.structure, list(own or parts))
 
 
-def _diagnostics(figures, warmup, draws, program, *, was_frozen, num_restarts) -> Diagnostics:
+def _diagnostics(
+    figures, warmup, draws, program, *, kernels, num_warmup_steps, num_restarts
+) -> Diagnostics:
     warmup_info = find_field(warmup.kernel_results, 'info')
     info = find_field(draws.kernel_results, 'info')
 
@@ -100,11 +103,12 @@ def _diagnostics(figures, warmup, draws, program, *, was_frozen, num_restarts) -
 
     num_warmup_gradients = count(warmup_info, 'num_gradients')
     num_sampling_gradients = count(info, 'num_gradients')
-    if num_sampling_gradients is not None and not was_frozen:
+    if num_sampling_gradients is not None and kernels[0] is kernels[1]:
         # the counter has gone on from the warm-up
         num_sampling_gradients -= num_warmup_gradients
     ess, ess_of_squares, rhat = figures
     num_steps = draws.num_rows * program.steps_per_row
+    per_step = [getattr(kernel, 'num_evaluations_per_step', 0) for kernel in kernels]
     return Diagnostics(
         ess=ess,
         ess_of_squares=ess_of_squares,
@@ -115,4 +119,7 @@ def _diagnostics(figures, warmup, draws, program, *, was_frozen, num_restarts) -
         num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
         num_sampling_gradients=num_sampling_gradients,
         num_restarts=num_restarts,
+        # and one at the start
+        num_warmup_evaluations=1 + num_warmup_steps * per_step[0] if per_step[0] else None,
+        num_sampling_evaluations=num_steps * per_step[1] or None,
     )

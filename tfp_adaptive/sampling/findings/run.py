@@ -201,6 +201,8 @@ class SampleRun:
             facts.append(f'acceptance {self.diagnostics.accept_prob:.2f}')
         if self.diagnostics.num_divergences is not None:
             facts.append(f'{self.diagnostics.num_divergences} divergences')
+        if self.diagnostics.num_sampling_evaluations is not None:
+            facts.append(f'{self.diagnostics.num_sampling_evaluations:,} evaluations a chain')
         return ', '.join(facts)
 
     def to_arviz(
