@@ -297,5 +297,4 @@ class Sampler(NamedTuple):
     """Whether the chain state carries a velocity."""
     sequence_limit: int = 0
     """`Proposal.sequence_limit` of the moves it makes."""
-    num_values: int = 0
-    """Evaluations of the log-density without its gradient, a step."""
+    num_values: int = 0  # evaluations of the log-density without its gradient, a step
