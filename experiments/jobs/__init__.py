@@ -3,6 +3,7 @@
 from experiments.jobs.adaptation_pictures import adaptation_pictures
 from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
+from experiments.jobs.core_step import core_step
 from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
@@ -21,6 +22,7 @@ JOBS = {
     'adaptation_pictures': adaptation_pictures,
     'banana': banana,
     'comparison': comparison,
+    'core_step': core_step,
     'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,

@@ -1,6 +1,7 @@
 """Every experiment end to end, tiny."""
 
 import functools
+import importlib
 import json
 
 import numpy as np
@@ -10,6 +11,8 @@ import tfp_adaptive as tfpa
 from experiments import cli, config, programs
 from experiments.jobs.gradient_free import OURS, rows_of
 from experiments.targets.posteriors import POSTERIORS, references
+
+core_step = importlib.import_module('experiments.jobs.core_step')
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
@@ -115,6 +118,29 @@ def test_defaults(tmp_path):
     assert [row[:2] for row in table['rows']] == [['iid-2', 2]]
     runs = [(run['target'], run['sampler'], run['seed']) for run in record['runs']]
     assert runs == [('iid-2', name, seed) for name in ('default', 'longer') for seed in (1, 2)]
+
+
+def test_core_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        core_step.fresh_process, 'run', lambda module, case, name: core_step.measure(**case)
+    )
+    few = ['only=process', 'kernels=L=5', 'processes=1', 'repetitions=2', 'num_steps=1']
+    devices = ['entropy after the move', 'row sums by a product']
+    _, record = _run(tmp_path, 'core_step', *few, f'devices={",".join(devices)}')
+    phases = [(run['phase'], run['without']) for run in record['runs']]
+    adaptive = [('adaptive', device) for device in ('nothing', *devices)]
+    assert phases == [*adaptive, ('frozen', 'nothing'), ('frozen', devices[1])]
+    assert all(run['seconds'] > 0 for run in record['runs'])
+
+
+@pytest.mark.parametrize('device', core_step.DEVICES)
+def test_a_device_is_left_out_while_a_step_is_traced(device):
+    places = core_step.DEVICES[device].places
+    own = [getattr(module, name) for module, name, _ in places]
+    with core_step.without(device):
+        for module, name, plain in places:
+            assert getattr(module, name) is plain
+    assert [getattr(module, name) for module, name, _ in places] == own
 
 
 def test_windowed_nuts(tmp_path):

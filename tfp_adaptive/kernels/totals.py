@@ -1,8 +1,4 @@
-"""What one step learns from all its chains: sums, which may be pooled, and their means.
-
-All sums are taken by one operation, and all quotients by another: in a compiled step an operation
-on a scalar costs as much as one on a whole row.
-"""
+"""What one step learns from all its chains: sums, which may be pooled, and their means."""
 
 from typing import Any, NamedTuple
 
@@ -85,33 +81,30 @@ def totals_of(
 
 
 def over_chains(dtype: tf.DType, **figures: Tensor) -> Totals:
-    """Sums of figures [C], all of them at once.
+    """Sums of figures [C].
 
     Args:
       dtype: of the sums, floating.
       figures: fields of `Totals` but for the number of chains.
     """
-    rows = tf.stack([tf.cast(figure, dtype) for figure in figures.values()])
-    sums = tf.unstack(chains.sum_of_row(rows), num=len(figures))
     num_chains = tf.cast(chains.count(figures['num_used']), dtype)
-    return Totals(num_chains, **dict(zip(figures, sums, strict=True)))
+    sums = {name: tf.reduce_sum(tf.cast(figure, dtype)) for name, figure in figures.items()}
+    return Totals(num_chains, **sums)
 
 
 def means(totals: Totals) -> Means:
-    """All quotients at once.
+    """The quotients of the sums and their counts.
 
     Args:
       totals: of this step, pooled or not.
     """
     used, alive = tf.maximum(totals.num_used, 1), tf.maximum(totals.num_alive, 1)
-    quotients = Means(
-        per_used=(tf.ones_like(used), used),
-        lost=(totals.num_lost, alive),
-        accept_prob=(totals.accept_prob, totals.num_chains),
-        acceptance_signal=(totals.acceptance_signal, alive),
-        objective=(totals.objective, used),
-        penalty=(totals.penalty, used),
-        log_det=(totals.log_det, totals.num_chains),
+    return Means(
+        per_used=1 / used,
+        lost=totals.num_lost / alive,
+        accept_prob=totals.accept_prob / totals.num_chains,
+        acceptance_signal=totals.acceptance_signal / alive,
+        objective=totals.objective / used,
+        penalty=totals.penalty / used,
+        log_det=totals.log_det / totals.num_chains,
     )
-    over, under = (tf.stack(column) for column in zip(*quotients, strict=True))
-    return Means(*tf.unstack(over / under, num=len(quotients)))
