@@ -52,14 +52,14 @@ def core_step(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         case = {'settings': config.settings, 'options': options}
         for process in range(config.settings['processes']):
             found = fresh_process.run(__spec__.name, case, label)
-            runs += [{'target': label, 'process': process, **row} for row in found]
+            runs += [{'target': label, 'process': process, **row} for row in found['rows']]
             if progress:
                 print(f'{label}: process {process + 1}', file=sys.stderr, flush=True)
     return Outcome([_table(runs)], runs)
 
 
-def measure(settings: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Seconds of a step of every kernel, adaptive and frozen, without each device in turn."""
+def measure(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """`rows`: seconds of a step of every kernel, by phase, without each device in turn."""
     options = dict(options)
     preconditioner = options.pop('preconditioner')
     target = targets.make(**options)
@@ -68,7 +68,7 @@ def measure(settings: dict[str, Any], options: dict[str, Any]) -> list[dict[str,
         for phase, loops in _programs(target, label, preconditioner, settings).items():
             for device, found in _in_turns(loops, settings).items():
                 rows.append({'kernel': label, 'phase': phase, 'without': device, **found})
-    return rows
+    return {'rows': rows}
 
 
 def _programs(target, label, preconditioner, settings) -> dict[str, dict[str, Callable]]:
