@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments import effective_size, optional, programs, targets
+from experiments import optional, programs, targets
 from experiments.benchmark import densities
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome
@@ -37,7 +37,7 @@ def gradient_free(config: Config, folder: pathlib.Path, progress: bool) -> Outco
         for seed in config.settings['seeds']:
             for name, sampler in samplers.items():
                 states = sampler(seed)
-                min_ess, max_rhat = effective_size.smallest(states.astype(np.float32))
+                min_ess, max_rhat = smallest(states)
                 num_evaluations = states.shape[0] * states.shape[1]
                 found[name].append(
                     {
@@ -130,6 +130,18 @@ def _differential(target, arguments, settings) -> Callable[[int], np.ndarray]:
     return sample
 
 
+def smallest(states: np.ndarray) -> tuple[float, float]:
+    """Smallest bulk ESS of ArviZ over all coordinates of q and q^2, and largest R-hat.
+
+    Args:
+      states: [N, C, d].
+    """
+    arviz = optional.load('arviz', 'peers')
+    draws = np.moveaxis(states.astype(np.float64), (2, 1), (0, 1))
+    sizes = [float(arviz.ess(row, method='bulk')) for row in (*draws, *draws**2)]
+    return min(sizes), float(np.max(tfpa.sampling.diagnose(states, 1)[2]))
+
+
 def rows_of(label: str, size: int, found: Mapping[str, list[dict[str, Any]]]) -> list[list[Any]]:
     """Rows of one target: of each sampler the median over seeds, and ours over each peer."""
 
@@ -161,8 +173,8 @@ def _table(rows, settings) -> Table:
             f'{settings["num_warmup_evaluations"]:,} evaluations of all chains together to warm '
             f'up, which are not in the ratio and the same for all, and '
             f'{settings["num_evaluations"]:,} to draw; medians over {len(settings["seeds"])} '
-            'seeds, beside them the least and the largest, R-hat the worst. ESS: '
-            '`tfp_adaptive.sampling.diagnose`, smallest over all coordinates of q and of q^2, all '
-            'chains together; the walkers of an ensemble count as chains.'
+            'seeds, beside them the least and the largest, R-hat the worst. ESS: bulk, by '
+            '`arviz.ess`, smallest over all coordinates of q and of q^2, all chains together; the '
+            'walkers of an ensemble count as chains.'
         ),
     )
