@@ -103,6 +103,18 @@ def test_blocks_change_nothing(rng, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_draws_may_lie_in_any_order_and_stay_as_they_are(rng, dtype):
+    """Chains of other libraries lie one after the other, and are swapped to come here."""
+    draws = (5 + rng.normal(size=[4, 1, 100]).cumsum(-1)).astype(dtype)
+    swapped = np.moveaxis(draws, -1, 0)
+    before = draws.copy()
+    found = tfpa.sampling.diagnose(swapped, 1)
+    np.testing.assert_array_equal(draws, before)
+    for one, other in zip(found, tfpa.sampling.diagnose(swapped.copy(order='C'), 1), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 @pytest.mark.parametrize('batch_shape', [(), (1,), (3,), (2, 3)])
 def test_structures_and_chain_dimensions(rng, batch_shape):
     states = {

@@ -142,7 +142,8 @@ def _effective_size(draws: np.ndarray) -> np.ndarray:
     one by one, 45 ms. The chains' spectra are averaged before they are transformed back.
     """
     num_draws, num_chains = draws.shape[:2]
-    series = np.ascontiguousarray(np.moveaxis(draws, 0, -1))
+    # a copy even where the draws lie in this order, as it is changed in place
+    series = np.array(np.moveaxis(draws, 0, -1), order='C')
     with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
         # from the first draw, so that a constant has no variance by rounding
         series -= series[..., :1].copy()
