@@ -20,8 +20,9 @@ _STANDINGS_NOTE = (
     'The best row of ours against the best of the peers in each respect, of those that converged: '
     'numbers of leapfrog steps and of chains, and the metrics of peers, have rows of their own, '
     'below. Below 1 the peer is first. `of any R-hat`: the ratio to the best peer, converged or '
-    'not. `default`: that of what `sample` does by default, with ten chains; nothing where the '
-    'preconditioner was chosen for the target (diagonal for anisotropic-1000; the kernel of its '
+    'not. WindowedNUTS and WindowedHMC are baselines of our own, which have rows below and are no '
+    'part of this. `default`: that of what `sample` does by default, with ten chains; nothing '
+    'where the preconditioner was chosen for the target (diagonal for anisotropic-1000; the kernel of its '
     'experiment for the volatility). NUTS and windowed HMC run ten chains, the others also 64. '
     'Ours draw ten times as often as a peer with ten chains, on caravan fifty times, as a draw of '
     'ours costs far fewer gradients; a bound on R-hat is easier to meet with more draws, and the '
@@ -52,6 +53,7 @@ class Row:
       shape: chains x draws.
       compile_seconds: largest.
       num_seeds: of which the figures are medians.
+      is_baseline: whether it is ours, and has no part in the standings.
     """
 
     sampler: str
@@ -66,6 +68,7 @@ class Row:
     shape: str = ''
     compile_seconds: float = math.nan
     num_seeds: int = 1
+    is_baseline: bool = False
 
 
 def summarise(runs: list[dict[str, Any]], wanted_ess: float, max_rhat: float) -> Row:
@@ -103,6 +106,7 @@ def summarise(runs: list[dict[str, Any]], wanted_ess: float, max_rhat: float) ->
         shape=f'{first["num_chains"]} x {first["num_results"]}',
         compile_seconds=float(max(column('compile_seconds'))),
         num_seeds=len(runs),
+        is_baseline=first.get('is_baseline', False),
     )
 
 
@@ -182,7 +186,7 @@ def _not_measured(names, separator=', ') -> str:
 def _standing(respect, target, size, rows, has_default) -> list[Any]:
     peers = [row for row in rows if not (row.is_ours or row.unavailable)]
     rows = [row for row in rows if row.is_converged]
-    own = _best([row for row in rows if row.is_ours], respect)
+    own = _best([row for row in rows if row.is_ours and not row.is_baseline], respect)
     default = next((row for row in rows if has_default and row.sampler == ours.DEFAULT), None)
     peer = _best([row for row in peers if row.is_converged], respect)
     cells: list[Any] = [target, size]

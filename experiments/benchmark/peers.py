@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from experiments import effective_size, targets
 from experiments.benchmark import (
+    classical,
     comparison,
     ours,
     peers_blackjax,
@@ -19,6 +20,12 @@ from experiments.benchmark.section import Section
 from experiments.config import Config, ConfigError
 from experiments.optional import MissingPackageError
 from experiments.tables import Table
+
+BASELINES: dict[str, Callable[[Problem], Sampler]] = {
+    'WindowedNUTS': classical.windowed_nuts,
+    'WindowedHMC': functools.partial(classical.windowed_hmc, 10),
+}
+"""Ours with the warm-up of Stan: rows beside the others, which take no part in the standings."""
 
 PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'TFP NUTS (unit metric)': peers_tfp.nuts,
@@ -52,7 +59,8 @@ def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]
     """For each seed all samplers in turn, so that a busy hour slows all of them."""
     settings = config.settings
     own = {options['label']: _ours(options['ours'], settings) for options in config.targets}
-    known = list(dict.fromkeys([*(label for makers in own.values() for label in makers), *PEERS]))
+    learning = [label for makers in own.values() for label in makers]
+    known = list(dict.fromkeys([*learning, *BASELINES, *PEERS]))
     wanted = settings['samplers'] or known
     unknown = set(wanted) - set(known)
     if unknown:
@@ -62,13 +70,14 @@ def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]
     for target, options in config.chosen_targets():
         problem = _problem(settings, options)
         made: dict[str, Sampler] = {}
-        makers = {**own[target], **PEERS}
+        makers = {**own[target], **BASELINES, **PEERS}
         for seed in settings['seeds'][: options.get('max_seeds')]:
             for label in filter(wanted.__contains__, makers):
                 found = {
                     'target': target,
                     'sampler': label,
-                    'is_ours': label in own[target],
+                    'is_ours': label not in PEERS,
+                    'is_baseline': label in BASELINES,
                     'seed': seed,
                 }
                 make = functools.partial(_find_or_make, made, label, makers[label], problem)
@@ -146,7 +155,7 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
 
 def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
     samplers = {
-        options['label']: [*_ours(options['ours'], config.settings), *PEERS]
+        options['label']: [*_ours(options['ours'], config.settings), *BASELINES, *PEERS]
         for options in config.targets
     }
     return comparison.tables(config, results, samplers)

@@ -335,6 +335,18 @@ def test_peers(tmp_path, small_data):
     assert '| ripley ' in page
 
 
+def test_our_baselines(tmp_path, small_data):
+    settings = ['num_warmup_steps=20', 'samplers=WindowedNUTS,WindowedHMC']
+    results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS[1:], *settings)
+    nuts, hmc = results.values()
+    assert nuts['num_gradients'] >= 8
+    assert nuts['num_gradients'] % 0.5 == 0  # a mean over two chains
+    assert (hmc['num_warmup_gradients'], hmc['num_gradients']) == (2 + 10 * 20, 1 + 10 * 8)
+    for found in (nuts, hmc):
+        assert (found['is_ours'], found['is_baseline']) == (True, True)
+    assert '| WindowedNUTS ' in page
+
+
 def test_all_before_the_first_draw_is_our_warm_up(tmp_path, small_data, monkeypatch):
     """And what compiles is called twice, but no later seed."""
     calls, sample = [], tfpa.sample

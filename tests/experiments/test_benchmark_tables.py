@@ -67,6 +67,16 @@ def test_standing_against_the_best_peer_in_each_respect():
     assert len(rows) == 4
 
 
+def test_a_baseline_of_ours_has_a_row_and_no_standing():
+    standings, rows = _tables(
+        _run('L=2', is_ours=True, min_ess=100.0),
+        _run('WindowedNUTS', is_ours=True, is_baseline=True),
+        _run('x', min_ess=50.0),
+    )
+    assert [(standing[2], standing[4]) for standing in standings] == [('L=2', 'x')] * 3
+    assert rows['WindowedNUTS'][1] == 0.25
+
+
 def test_a_peer_that_did_not_converge_is_flagged_and_not_first():
     standings, rows = _tables(
         _run('L=2', is_ours=True),

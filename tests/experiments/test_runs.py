@@ -10,6 +10,7 @@ import pytest
 import tfp_adaptive as tfpa
 from experiments import cli, config, programs
 from experiments.jobs.gradient_free import OURS, rows_of
+from experiments.jobs.windowed_nuts import verdict
 from experiments.targets.posteriors import POSTERIORS, references
 
 core_step = importlib.import_module('experiments.jobs.core_step')
@@ -144,12 +145,33 @@ def test_a_device_is_left_out_while_a_step_is_traced(device):
 
 
 def test_windowed_nuts(tmp_path):
-    _, record = _run(
-        tmp_path, 'windowed_nuts', 'num_warmup_steps=40', 'num_results=20', 'only=banana', 'seeds=1'
-    )
-    [table] = record['tables']
-    assert [row[1] for row in table['rows']] == ['WindowedNUTS', 'TFP windowed_adaptive_nuts']
-    assert all(run['num_gradients'] > 0 for run in record['runs'])
+    few = ['num_warmup_steps=40', 'num_results=20', 'only=banana', 'seeds=1']
+    _, record = _run(tmp_path, 'windowed_nuts', *few, 'samplers=WindowedNUTS,TFP')
+    claims, speeds, figures = record['tables']
+    assert claims['rows'][0][:3] == ['banana', 2, 1]
+    assert claims['rows'][0][-1] == 'not known'
+    assert claims['note'].count('worse in 0 of 1 comparisons') == 1
+    assert [row[0] for row in speeds['rows']] == ['banana', 'all, geometric mean']
+    assert [row[1] for row in figures['rows']] == ['WindowedNUTS', 'TFP']
+    for run in record['runs']:
+        ratio = run['ess_per_gradient'] / run['ess_per_gradient_in_all']
+        assert ratio == pytest.approx(1 + run['num_warmup_gradients'] / run['num_gradients'])
+        assert run['num_gradients'] * 10 * run['ess_per_gradient'] == pytest.approx(run['min_ess'])
+
+
+def test_windowed_nuts_without_ours(tmp_path, capsys):
+    arguments = ['run', 'windowed_nuts', '--output', str(tmp_path), '--set', 'samplers=TFP']
+    assert cli.main(arguments) == 2
+    assert 'must be WindowedNUTS and others of' in capsys.readouterr().err
+
+
+def test_worse_and_better_are_beyond_three_errors():
+    """A standard error of each is 1, of the difference the root of 2."""
+    values = np.array([-1.0, 0.0, 1.0]) * 3**0.5
+    for shift, words in ((4.3, 'better'), (4.2, 'as good'), (-4.2, 'as good'), (-4.3, 'worse')):
+        t, found = verdict(values + shift, values)
+        assert (t, found) == (pytest.approx(shift / 2**0.5), words)
+    assert verdict([1.0], values)[1] == 'not known'
 
 
 def test_robustness_compiled(tmp_path):

@@ -115,6 +115,11 @@ def test_nuts_learns_stops_and_resumes(target, metric, seed):
     again, second = _run(step, half, results, seeds[11:])
     assert_identical(again, end)
     assert_identical(second[-1], trace[-1])
+    counts = np.diff([np.zeros(3), *(results.memory.num_leapfrogs for results in trace)], axis=0)
+    assert np.all((counts >= 1) & (counts < 2**6))
+    # two at the bootstrap, and then the longest of each step
+    assert int(trace[-1].info.num_gradients) == 2 + counts.max(axis=1).sum()
+    assert np.any(counts.min(axis=1) < counts.max(axis=1))
     fresh = kernel.bootstrap_results(end)
     for carried, new in zip(
         tf.nest.flatten([trace[-1].target_log_prob, trace[-1].grads_target_log_prob]),

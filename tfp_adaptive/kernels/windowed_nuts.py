@@ -1,7 +1,7 @@
 """The No-U-Turn Sampler of TFP with the classical warm-up, in whitened coordinates."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -11,7 +11,14 @@ from tfp_adaptive.internal import chains
 from tfp_adaptive.kernels import base, windowed, windowed_base
 from tfp_adaptive.kernels.energy_gradients import proposal_factor
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule
-from tfp_adaptive.typing import ChainState, Transition
+from tfp_adaptive.typing import ChainState, Tensor, Transition
+
+
+class Trajectories(NamedTuple):
+    """What is counted of each chain since the bootstrap."""
+
+    num_leapfrogs: Tensor
+    """int32 [*batch]: leapfrog steps, each a gradient of this chain."""
 
 
 class WindowedNUTS(windowed_base.WindowedKernel):
@@ -24,7 +31,7 @@ class WindowedNUTS(windowed_base.WindowedKernel):
     `KernelResults.log_accept_ratio` is the logarithm of that average, or -inf where the trajectory
     diverged, that is, where its energy error passed `max_energy_diff`; `info.num_nonfinite` counts
     such trajectories. `info.num_gradients` counts the leapfrog steps of the longest trajectory of
-    each step, for which all chains of a batch wait.
+    each step, for which all chains of a batch wait; `memory.num_leapfrogs` counts each chain's own.
 
     Unlike `tfp.experimental.mcmc.windowed_adaptive_nuts` it is a kernel: it takes any state
     structure, can be stopped and resumed at any step, and pools over replicas.
@@ -82,6 +89,9 @@ class WindowedNUTS(windowed_base.WindowedKernel):
         rule = windowed_base.default_rule(target_accept_prob)
         mover = _mover(metric or tuning.variance(), max_tree_depth, max_energy_diff)
         super().__init__(parameters, mover, rule)
+
+    def _initial_memory(self, parts, log_prob, grads):
+        return _no_trajectories(log_prob)
 
     def frozen(self, kernel_results: base.KernelResults) -> 'FrozenNUTS':
         """The learned proposal as a kernel of its own, with no adaptation code in its graph.
@@ -147,6 +157,13 @@ class FrozenNUTS(base.SamplerKernel):
         """`True`."""
         return True
 
+    def _initial_memory(self, parts, log_prob, grads):
+        return _no_trajectories(log_prob)
+
+
+def _no_trajectories(log_prob):
+    return Trajectories(tf.zeros_like(log_prob, tf.int32))
+
 
 def _check_limits(max_tree_depth, max_energy_diff) -> None:
     if (
@@ -177,19 +194,20 @@ def _mover(metric, max_tree_depth, max_energy_diff) -> windowed.Mover:
         has_moved = tf.reduce_any(end != 0, axis=-1) & tf.math.is_finite(results.target_log_prob)
         has_moved &= tf.math.is_finite(state.log_prob)
         gradient = results.grads_target_log_prob[0] / step_size
-        moved = ChainState(
+        moved = (
             state.position + factor.forward(end),
             results.target_log_prob,
             metric.inverse_transpose(parameters, gradient),
         )
-        after = tf.nest.map_structure(
-            lambda new, old: chains.where(has_moved, new, old), moved, state
+        stayed = state.position, state.log_prob, state.score
+        num_leapfrogs = tf.cast(results.leapfrogs_taken, tf.int32)
+        after = ChainState(
+            *(chains.where(has_moved, new, old) for new, old in zip(moved, stayed, strict=True)),
+            memory=Trajectories(state.memory.num_leapfrogs + num_leapfrogs),
         )
         accept_prob, ratio = _acceptance(state, results)
         return windowed.Step(
-            Transition(after, after, ratio, has_moved),
-            accept_prob,
-            tf.reduce_max(tf.cast(results.leapfrogs_taken, tf.int32)),
+            Transition(after, after, ratio, has_moved), accept_prob, tf.reduce_max(num_leapfrogs)
         )
 
     return windowed.Mover(
