@@ -39,14 +39,14 @@ def windowed_nuts(config: Config, folder: pathlib.Path, progress: bool) -> Outco
       ConfigError: for an unknown sampler, or without ours.
       MissingPackageError: without a package of the others.
     """
-    del folder, progress
+    del folder
     labels = config.settings['samplers']
     if OURS not in labels or set(labels) - set(SAMPLERS):
         raise ConfigError(
             f'samplers={",".join(labels)} must be {OURS} and others of {", ".join(SAMPLERS)}.'
         )
     found = {
-        label: _measure(label, arguments, config.settings)
+        label: _measure(label, arguments, config.settings, progress)
         for label, arguments in config.chosen_targets()
     }
     others = [label for label in labels if label != OURS]
@@ -54,7 +54,7 @@ def windowed_nuts(config: Config, folder: pathlib.Path, progress: bool) -> Outco
     return Outcome([_claims(found, others), _speeds(found, others), _figures(found)], runs)
 
 
-def _measure(label, arguments, settings) -> Runs:
+def _measure(label, arguments, settings, progress) -> Runs:
     options = {key: arguments.pop(key, settings.get(key)) for key in _LENGTHS}
     problem = Problem(
         target=targets.make(**arguments),
@@ -96,6 +96,8 @@ def _measure(label, arguments, settings) -> Runs:
                     'ess_per_second_in_all': min_ess / seconds,
                 }
             )
+            if progress:
+                print(f'{label}: {name}: seed {seed}: {min_ess / num_gradients:.3g}', flush=True)
     return found
 
 

@@ -194,15 +194,12 @@ def _mover(metric, max_tree_depth, max_energy_diff) -> windowed.Mover:
         has_moved = tf.reduce_any(end != 0, axis=-1) & tf.math.is_finite(results.target_log_prob)
         has_moved &= tf.math.is_finite(state.log_prob)
         gradient = results.grads_target_log_prob[0] / step_size
-        moved = (
-            state.position + factor.forward(end),
-            results.target_log_prob,
-            metric.inverse_transpose(parameters, gradient),
-        )
-        stayed = state.position, state.log_prob, state.score
         num_leapfrogs = tf.cast(results.leapfrogs_taken, tf.int32)
+        score = metric.inverse_transpose(parameters, gradient)
         after = ChainState(
-            *(chains.where(has_moved, new, old) for new, old in zip(moved, stayed, strict=True)),
+            chains.where(has_moved, state.position + factor.forward(end), state.position),
+            chains.where(has_moved, results.target_log_prob, state.log_prob),
+            chains.where(has_moved, score, state.score),
             memory=Trajectories(state.memory.num_leapfrogs + num_leapfrogs),
         )
         accept_prob, ratio = _acceptance(state, results)
