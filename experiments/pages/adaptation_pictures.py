@@ -56,6 +56,7 @@ def pictures(
     """
     figures: dict[str, Any] = {}
     numbers: dict[str, Any] = {}
+    animations: dict[str, tuple[Callable, list]] = {}
     for part in (
         _steps,
         _integrators,
@@ -66,12 +67,13 @@ def pictures(
         _modes,
         _entropy,
     ):
-        part(settings, figures, numbers)
-    return figures, numbers, _animations(settings)
+        part(settings, figures, numbers, animations)
+    return figures, numbers, animations
 
 
-def _steps(settings, figures, numbers):
+def _steps(settings, figures, numbers, animations):
     """HMC of five leapfrog steps with three step sizes."""
+    del animations
     figure = _plt().figure(figsize=(9, 6), layout='constrained')
     for panel, (name, step_size) in zip(
         figure.subfigures(3, 1), settings['step_sizes'].items(), strict=True
@@ -92,7 +94,7 @@ def _hmc(step_size):
     return lambda log_prob: tfp.mcmc.HamiltonianMonteCarlo(log_prob, step_size, 5)
 
 
-def _integrators(settings, figures, numbers):
+def _integrators(settings, figures, numbers, animations):
     """Euler and leapfrog, and leapfrog with growing steps."""
     del settings
     figures['euler'] = tfpa.plots.integrators(
@@ -110,23 +112,44 @@ def _integrators(settings, figures, numbers):
     numbers['smallest_scale'] = np.sqrt(np.linalg.eigvalsh(COVARIANCE)[0])
     numbers['stable_step'] = 2 * numbers['smallest_scale']
 
+    def euler(time, figure):
+        tfpa.plots.integrators(gaussian, START, VELOCITY, [0.3], time, region=REGION, figure=figure)
 
-def _energy(settings, figures, numbers):
+    def leapfrog(step_size, figure):
+        tfpa.plots.integrators(
+            gaussian, START, VELOCITY, [step_size], 4.0, region=REGION, figure=figure
+        )
+
+    animations['euler'] = euler, [0.3 * count for count in range(1, 11)]
+    animations['leapfrog'] = leapfrog, [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+
+
+def _energy(settings, figures, numbers, animations):
     """Energy errors of steps that are stable, and of steps that are not."""
     del settings
     stable = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     figures['energy'] = tfpa.plots.energy_errors(gaussian, START, VELOCITY, stable)
-    figures['divergence'] = tfpa.plots.energy_errors(
-        gaussian, START, VELOCITY, [0.6, 0.82, 0.9, 1.1]
-    )
+    diverging = [0.6, 0.82, 0.9, 1.1]
+    figures['divergence'] = tfpa.plots.energy_errors(gaussian, START, VELOCITY, diverging)
     for step_size in (0.1, 0.6):
         path = trajectory(gaussian, START, VELOCITY, step_size, round(10 / step_size))
         numbers[f'energy_{round(10 * step_size)}'] = np.max(np.abs(path.energy_errors))
     path = trajectory(gaussian, START, VELOCITY, 1.1, 20)
     numbers['divergent_after'] = int(np.argmax(~(np.abs(path.energy_errors) <= 1000)))
 
+    def growing(step_sizes, limits):
+        def draw(count, figure):
+            _, axes = tfpa.plots.style.make_axes(figure, 1, 1, (5, 4))
+            tfpa.plots.energy_errors(gaussian, START, VELOCITY, step_sizes[:count], ax=axes[0, 0])
+            axes[0, 0].set_ylim(limits)
 
-def _dual_averaging(settings, figures, numbers):
+        return draw, list(range(1, len(step_sizes) + 1))
+
+    animations['energy'] = growing(stable, (1e-6, 10))
+    animations['divergence'] = growing(diverging, (1e-4, 3e3))
+
+
+def _dual_averaging(settings, figures, numbers, animations):
     """Acceptance and step size of `WindowedHMC` with a metric that stays as it is."""
     accept_prob, steps, kernel = _tuned(
         of_one_scale, settings['num_tuning_steps'], tfpa.tuning.no_windows()
@@ -135,6 +158,7 @@ def _dual_averaging(settings, figures, numbers):
     figures['dual_averaging'] = tfpa.plots.step_size(
         accept_prob, steps, target_accept_prob=target, learned_step_size=steps[-1]
     )
+    animations['dual_averaging'] = _unfolding(accept_prob, steps, target)
     numbers |= {
         'target_accept': target,
         'num_tuning_steps': len(steps),
@@ -143,17 +167,16 @@ def _dual_averaging(settings, figures, numbers):
     }
 
 
-def _windows(settings, figures, numbers):
+def _windows(settings, figures, numbers, animations):
     """The same where scales differ: every window gives a better metric and a larger step."""
     accept_prob, steps, kernel = _tuned(
         of_ten_scales, settings['num_window_steps'], tfpa.tuning.windows()
     )
+    target = kernel.parameters['target_accept_prob']
     figures['windows'] = tfpa.plots.step_size(
-        accept_prob,
-        steps,
-        target_accept_prob=kernel.parameters['target_accept_prob'],
-        learned_step_size=steps[-1],
+        accept_prob, steps, target_accept_prob=target, learned_step_size=steps[-1]
     )
+    animations['windows'] = _unfolding(accept_prob, steps, target)
     numbers |= {
         'num_window_steps': len(steps),
         'first_window_step': np.median(steps[40:75]),
@@ -161,6 +184,20 @@ def _windows(settings, figures, numbers):
         'smallest_of_ten': SCALES[0],
         'largest_of_ten': SCALES[-1],
     }
+
+
+def _unfolding(accept_prob, steps, target):
+    """(draw, frames) of a warm-up step by step."""
+    limits = 0.8 * np.min(steps), 1.25 * np.max(steps)
+
+    def draw(count, figure):
+        tfpa.plots.step_size(
+            accept_prob[:count], steps[:count], target_accept_prob=target, figure=figure
+        )
+        figure.axes[0].set_xlim(0, len(steps))
+        figure.axes[1].set_ylim(limits)
+
+    return draw, [max(2, int(len(steps) * share)) for share in np.linspace(0.05, 1, 10)]
 
 
 def _tuned(target, num_steps, schedule):
@@ -185,11 +222,17 @@ def _tuned(target, num_steps, schedule):
     return accept_prob.numpy(), steps.numpy(), kernel
 
 
-def _metric(settings, figures, numbers):
+def _metric(settings, figures, numbers, animations):
     """The covariance of a growing number of draws."""
     run = _sample(gaussian, settings, _hmc(settings['step_sizes']['good']), num_warmup_steps=0)
     draws = run.states[:, 0]
     figures['metric'] = tfpa.plots.metric(draws, COVARIANCE, COUNTS)
+
+    def learning(count, figure):
+        tfpa.plots.metric(draws, COVARIANCE, [count], figure=figure)
+        figure.axes[0].set(xlim=REGION[0], ylim=REGION[1])
+
+    animations['metric'] = learning, [5, 10, 20, 30, 50, 75, 100, 150, 200, 300]
     for count in (COUNTS[0], COUNTS[-1]):
         difference = estimated_covariance(draws[:count]) - COVARIANCE
         numbers[f'metric_error_{count}'] = np.linalg.norm(difference, 2) / np.linalg.norm(
@@ -197,7 +240,7 @@ def _metric(settings, figures, numbers):
         )
 
 
-def _modes(settings, figures, numbers):
+def _modes(settings, figures, numbers, animations):
     """Chains about one mode each: everything looks learned, and R-hat tells that it is not."""
     start = tf.constant(MEANS[[0, 0, 1, 2]], tf.float32)
     run = _sample(mixture, settings, None, initial_state=start)
@@ -213,8 +256,17 @@ def _modes(settings, figures, numbers):
     )
     figures['modes'] = tfpa.plots.modes(mixture, run.states, diagnosis=diagnosis)
 
+    def settling(count, figure):
+        tfpa.plots.modes(mixture, run.states[:count], figure=figure)
+        figure.axes[1].set_xlim(0, len(run.states))
 
-def _entropy(settings, figures, numbers):
+    animations['modes'] = (
+        settling,
+        [int(len(run.states) * share) for share in np.linspace(0.1, 1, 8)],
+    )
+
+
+def _entropy(settings, figures, numbers, animations):
     """The same Gaussian, learned by the entropy objective."""
     run = _sample(gaussian, settings, None)
     figures['entropy'] = tfpa.plots.adaptation(run, COVARIANCE)
@@ -236,30 +288,18 @@ def _entropy(settings, figures, numbers):
         'entropy_gradients': run.diagnostics.num_warmup_gradients,
     }
 
-
-def _learned(run, count):
-    factor = np.asarray(run.warmup_preconditioner[count - 1], np.float64)
-    return factor @ factor.T
-
-
-def _animations(settings) -> dict[str, tuple[Callable, list]]:
-    """Name -> (draw, frames)."""
-    run = _sample(gaussian, settings, None)
-
-    def leapfrog(step_size, figure):
-        tfpa.plots.integrators(
-            gaussian, START, VELOCITY, [step_size], 4.0, region=REGION, figure=figure
-        )
-
     def learning(count, figure):
         tfpa.plots.ellipses(
             [_learned(run, count)], COVARIANCE, [f'{count} steps'], is_scaled=True, figure=figure
         )
 
-    return {
-        'leapfrog': (leapfrog, [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
-        'learning': (learning, [1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300]),
-    }
+    frames = [1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300]
+    animations['learning'] = learning, frames
+
+
+def _learned(run, count):
+    factor = np.asarray(run.warmup_preconditioner[count - 1], np.float64)
+    return factor @ factor.T
 
 
 def _sample(target, settings, kernel, num_warmup_steps=None, initial_state=None):

@@ -68,6 +68,32 @@ def test_metric_of_the_last_window(name, seed):
         np.testing.assert_allclose(lower @ lower.T, np.eye(6), atol=2 * tolerance)
 
 
+def test_low_rank_metric_under_xla(seed):
+    """Twelve coordinates with one common cause: what is left is far better than their scales."""
+    root = np.hstack([np.full([12, 1], 4.0), np.eye(12)]).astype('float32')
+    precision = tf.constant(np.linalg.inv(root @ root.T))
+    kernel = tfpa.WindowedHMC(
+        lambda x: -tf.reduce_sum(x * tf.matmul(x, precision), axis=-1) / 2,
+        [5, 8, 11],
+        250,
+        metric=tuning.low_rank(1),
+    )
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(state, seed):
+        _, results = tfp.mcmc.sample_chain(
+            250, state, kernel=kernel, trace_fn=lambda _, r: r.adaptation.optimizer, seed=seed
+        )
+        return tf.nest.map_structure(lambda x: x[-1], results.factor)
+
+    draws = tf.random.stateless_normal([16, 13], [seed, 0])
+    scale, basis, core = (x.numpy() for x in run(tf.matmul(draws, root.T), tf.constant([seed, 1])))
+    factor = scale[:, np.newaxis] * (np.eye(12) + basis @ (core - np.eye(1)) @ basis.T)
+    white = np.linalg.solve(factor, root)
+    assert np.linalg.cond(white @ white.T) < 2
+    assert np.linalg.cond(root @ root.T) > 100
+
+
 def _log_accept(kernel, results, state, seed):
     frozen = kernel.frozen(results)
     _, trace = tfp.mcmc.sample_chain(

@@ -119,13 +119,15 @@ ESTIMATORS = {
     'covariance': tuning.covariance(),
     'fisher': tuning.fisher(),
     'fisher_dense': tuning.fisher(is_dense=True),
+    'low_rank': tuning.low_rank(2),
 }
 
 
 def _inverse_mass(estimator, parameters):
     family = estimator.preconditioner
     prepared = family.prepare(parameters)
-    dense = family.forward(prepared, tf.eye(parameters.shape[0], dtype=parameters.dtype))
+    first = tf.nest.flatten(parameters)[0]
+    dense = family.forward(prepared, tf.eye(first.shape[0], dtype=first.dtype))
     return np.transpose(dense) @ np.asarray(dense)
 
 
@@ -204,14 +206,62 @@ def test_a_new_window_forgets_the_last(name, sample):
     for draw, score in zip(draws[10:], scores[10:], strict=True):
         sums = estimator.collect(state, tf.constant(draw), tf.constant(score), one)
         state = estimator.absorb(state, sums)
-    np.testing.assert_allclose(estimator.factor(state), fresh, rtol=1e-8, atol=1e-10)
+    found = _inverse_mass(estimator, estimator.factor(state))
+    np.testing.assert_allclose(found, _inverse_mass(estimator, fresh), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize('name', ESTIMATORS)
 def test_a_window_without_draws_has_the_unit_metric(name):
     estimator = ESTIMATORS[name]
     factor = estimator.factor(estimator.init(4, tf.float64))
-    np.testing.assert_allclose(factor, estimator.unit(4, tf.float64), rtol=1e-12)
+    np.testing.assert_allclose(_inverse_mass(estimator, factor), np.eye(4), atol=1e-12)
+    for own, unit in zip(
+        tf.nest.flatten(factor), tf.nest.flatten(estimator.unit(4, tf.float64)), strict=True
+    ):
+        np.testing.assert_allclose(own, unit, rtol=1e-12)
+
+
+def _principal_components(covariance, num_draws, rank):
+    """The model of Tipping & Bishop in units of the deviations, from a full decomposition."""
+    share = num_draws / (num_draws + 5)
+    variance = share * np.diag(covariance) + 5e-3 / (num_draws + 5)
+    deviation = np.sqrt(variance)
+    values, vectors = np.linalg.eigh(share * covariance / np.outer(deviation, deviation))
+    noise = (len(values) - values[-rank:].sum()) / (len(values) - rank)
+    loadings = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:] - noise, 0))
+    common = loadings @ loadings.T
+    np.fill_diagonal(common, 1)
+    return common * np.outer(deviation, deviation)
+
+
+def test_low_rank_is_the_twins_where_the_sketch_is_full(sample):
+    draws, scores, is_alive, _ = sample
+    estimator, used = ESTIMATORS['low_rank'], draws[is_alive]
+    found = _inverse_mass(estimator, estimator.factor(_after(estimator, draws, scores, is_alive)))
+    expected = _principal_components(np.cov(used.T), len(used), 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_low_rank_finds_common_causes(rng, dtype):
+    """Two in 60 dimensions with a sketch of ten columns, and scales of six orders.
+
+    The second window, in units of the first: one that had none may see the largest scale alone.
+    """
+    causes, deviation = 3 * rng.normal(size=[60, 2]), np.geomspace(1e-3, 1e3, 60)
+    root = np.hstack([causes, np.eye(60)]) * deviation[:, np.newaxis]
+    draws = tf.constant(rng.normal(size=[2, 4000, 62]) @ root.T, dtype)
+    estimator, alive = ESTIMATORS['low_rank'], tf.ones([4000], tf.bool)
+    state, numbers = estimator.init(60, draws.dtype), []
+    for window in draws:
+        state = estimator.absorb(state, estimator.collect(state, window, window, alive))
+        found = _inverse_mass(estimator, estimator.factor(state)).astype(float)
+        white = np.linalg.solve(np.linalg.cholesky(found), root)
+        numbers.append(np.linalg.cond(white @ white.T))
+        state = estimator.restart(state)
+    assert numbers[1] < 2
+    diagonal = root / np.sqrt(np.sum(root**2, axis=1, keepdims=True))
+    assert np.linalg.cond(diagonal @ diagonal.T) > 100
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
@@ -225,6 +275,12 @@ def test_degenerate_draws_have_a_factor(dtype):
         factor = estimator.factor(estimator.absorb(state, sums))
         assert np.isfinite(factor).all()
         assert np.all(np.diag(factor) > 0)
+    estimator = ESTIMATORS['low_rank']
+    state = estimator.init(9, dtype)
+    sums = estimator.collect(state, draws, draws, tf.ones([5], tf.bool))
+    factor = estimator.factor(estimator.absorb(state, sums))
+    assert all(np.isfinite(leaf).all() for leaf in factor)
+    assert np.all(factor.scale > 0)
 
 
 @pytest.mark.parametrize('name', ESTIMATORS)
