@@ -244,9 +244,10 @@ def test_low_rank_is_the_twins_where_the_sketch_is_full(sample):
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_low_rank_finds_common_causes(rng, dtype):
-    """Two in 60 dimensions with a sketch of ten columns, and scales of six orders.
+    """Two in 60 dimensions with a sketch of ten columns, and scales of six orders: a condition
+    number of hundreds with a diagonal becomes one of a few.
 
-    The second window, in units of the first: one that had none may see the largest scale alone.
+    In the second window, in units of the first: one that had none may see the largest scale alone.
     """
     causes, deviation = 3 * rng.normal(size=[60, 2]), np.geomspace(1e-3, 1e3, 60)
     root = np.hstack([causes, np.eye(60)]) * deviation[:, np.newaxis]
@@ -259,9 +260,9 @@ def test_low_rank_finds_common_causes(rng, dtype):
         white = np.linalg.solve(np.linalg.cholesky(found), root)
         numbers.append(np.linalg.cond(white @ white.T))
         state = estimator.restart(state)
-    assert numbers[1] < 2
+    assert numbers[1] < 10
     diagonal = root / np.sqrt(np.sum(root**2, axis=1, keepdims=True))
-    assert np.linalg.cond(diagonal @ diagonal.T) > 100
+    assert np.linalg.cond(diagonal @ diagonal.T) > 300
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])

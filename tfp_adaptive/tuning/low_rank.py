@@ -53,7 +53,8 @@ def low_rank(rank: int = 8) -> MetricEstimator:
         C C^T = diag(s) (diag(rest) + sum_i max(0, lambda_i - rho) q_i q_i^T) diag(s),
 
     where `rest` makes the diagonal that of the covariance. Variances are shrunk as those of
-    `variance`. It is exact where all correlation is by so many common causes.
+    `variance`. It is exact where common causes make all correlation, as many as the rank, and leave
+    every coordinate the same share of its variance; near it otherwise.
 
     Args:
       rank: r >= 1, less than D. Default 8.
