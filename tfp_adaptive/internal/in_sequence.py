@@ -9,8 +9,8 @@ It pays only as long as every operation stays on one thread. The operations of a
 shared by two threads anyway, and a thread that is asked for now and then falls asleep between.
 Callers give the largest size for which it pays.
 
-Time of a step without it over the time with it; ten chains, TensorFlow 2.21, two cores of an AMD
-EPYC, nothing else running (`python -m experiments run core_step` measures each of its places):
+Time of a step without it over the time with it; ten chains, two cores of an AMD EPYC (`python -m
+experiments run core_step` measures each of its places):
 
     target                              L = 1 frozen, adaptive    L = 5 frozen, adaptive
     German credit, D = 25               1.57, 1.54                1.01, 0.98 (too large)

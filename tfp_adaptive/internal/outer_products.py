@@ -26,7 +26,8 @@ def diagonal(pairs: Pairs) -> tf.Tensor:
 
     Groups are not joined: XLA fuses a joined stack into the sum, where every element has to find
     its group, which takes ten times as long. Where all are known to be of one size, their products
-    are added before the rows are.
+    are added before the rows are. With joined groups an adaptive step of stochastic volatility, D =
+    2519, L = 1, takes 1.29 times the processor time (`python -m experiments run core_step`).
     """
     products = [left * right for left, right in zip(*pairs, strict=True)]
     sizes = {product.shape[0] for product in products}

@@ -24,15 +24,6 @@ def coordinate_scale(size: int) -> float:
     return min(1.0, (_DENSE_SIZE / max(size, 1)) ** 0.5)
 
 
-def transposed(factor: tf.Tensor) -> tf.Tensor:
-    """The transpose of [..., D, D], stored.
-
-    XLA takes a bare transpose to be part of the product that follows, and on the CPU such a product
-    with ten chains takes twice the time. The mask, which changes nothing, keeps it apart.
-    """
-    return _upper(tf.linalg.matrix_transpose(factor))
-
-
 def relative_gradient(pairs: Pairs) -> tf.Tensor:
     """[sum_m left_m right_m^T]_low in scaled relative coordinates, [..., D, D]."""
     left, right = outer_products.stack(pairs)
@@ -141,11 +132,6 @@ def _lower(matrix: tf.Tensor) -> tf.Tensor:
     """Zeros above the diagonal; `tf.linalg.band_part` has XLA compile several times the code."""
     row, column = _indices(matrix.shape[-1])
     return tf.where(row >= column, matrix, tf.zeros_like(matrix))
-
-
-def _upper(matrix: tf.Tensor) -> tf.Tensor:
-    row, column = _indices(matrix.shape[-1])
-    return tf.where(row <= column, matrix, tf.zeros_like(matrix))
 
 
 def _scale_off_diagonal(matrix: tf.Tensor) -> tf.Tensor:

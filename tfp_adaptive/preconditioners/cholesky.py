@@ -5,19 +5,10 @@ every correlation, and relative coordinates make it learn as fast on a condition
 on 1.
 """
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from tfp_adaptive.internal import charts, triangular
-from tfp_adaptive.typing import Preconditioner, Tensor
-
-
-class _Prepared(NamedTuple):
-    lower: Tensor
-    """C."""
-    upper: Tensor
-    """C^T, stored."""
+from tfp_adaptive.typing import Preconditioner
 
 
 def cholesky(
@@ -64,10 +55,9 @@ def cholesky(
         init=lambda event_size, dtype, guess: tf.linalg.diag(
             charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
         ),
-        forward=lambda prepared, x: tf.matmul(x, prepared.upper),
-        transpose=lambda prepared, x: tf.matmul(x, prepared.lower),
+        forward=lambda factor, x: tf.matmul(x, factor, transpose_b=True),
+        transpose=lambda factor, x: tf.matmul(x, factor),
         log_det=triangular.log_det,
-        prepare=lambda factor: _Prepared(factor, triangular.transposed(factor)),
         takes_scales=True,
         **chart._asdict(),
     )
