@@ -6,7 +6,7 @@ from experiments import tables
 from experiments.benchmark import comparison, kernels, ours, scaling
 from experiments.benchmark.adaptation import summarise
 from experiments.benchmark.section import load_settings
-from tfp_adaptive.sampling.running import kernel_choice
+from tfp_adaptive.sampling.programs import kernel_choice
 
 
 def _run(sampler, is_ours=False, **changes):

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling.running import programs
+from tfp_adaptive.sampling.programs import programs
 from tfp_adaptive.sampling.storage import checkpoint
 
 NUM_RESULTS, NUM_WARMUP_STEPS = 900, 450

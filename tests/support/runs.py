@@ -10,7 +10,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.sampling import SampleRun, SamplingWarning, Timings, diagnose
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
-from tfp_adaptive.sampling.running.statistics import DrawStatistics
+from tfp_adaptive.sampling.programs.statistics import DrawStatistics
 from tfp_adaptive.typing import Info
 
 COVARIANCE = np.array([[1.0, 1.6], [1.6, 4.0]])

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.support import runs
-from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.findings import diagnostics
+from tfp_adaptive.sampling import coordinates, figures
 
 NUM_CHAINS = 4
 
@@ -77,7 +76,7 @@ def test_effective_size_of_antithetic_chains(rng):
     expected = total * (1 - rho**2) / (1 + rho**2)
     error = ess_of_squares.std(ddof=1) / np.sqrt(num_coordinates)
     assert abs(ess_of_squares.mean() - expected) < 4 * error + 0.05 * expected
-    alone = diagnostics.effective_sizes_of_chains(draws[:, 0])
+    alone = figures.effective_sizes_of_chains(draws[:, 0])
     assert np.all(alone > expected / NUM_CHAINS)
     np.testing.assert_allclose(np.median(alone), num_draws * np.log10(num_draws))
 
@@ -98,7 +97,7 @@ def test_effective_size_of_draws_that_alternate(rng, num_chains, noise):
 def test_blocks_change_nothing(rng, monkeypatch):
     draws = rng.standard_normal([50, NUM_CHAINS, 7])
     whole = tfpa.sampling.diagnose(draws, 1)
-    monkeypatch.setattr(diagnostics, '_BLOCK_BYTES', 1)
+    monkeypatch.setattr(figures, '_BLOCK_BYTES', 1)
     for a, b in zip(whole, tfpa.sampling.diagnose(draws, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling.running import statistics
+from tfp_adaptive.sampling.programs import statistics
 
 NUM_STEPS, NUM_CHAINS = 20, 3
 

@@ -8,10 +8,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.running import phases
+from tfp_adaptive.sampling.programs.programs import (
+    Chunk,
+    Pace,
+    Position,
+    StepStatistics,
+    make_program,
+)
+from tfp_adaptive.sampling.programs.row_buffers import RowBuffers
 from tfp_adaptive.sampling.running.execution import Execution
-from tfp_adaptive.sampling.running.programs import Pace, make_program
-from tfp_adaptive.sampling.running.row_buffers import RowBuffers
 
 ROW = {
     'scalar': np.float32(0.5),
@@ -130,17 +135,27 @@ def test_pace_of_calls():
 def test_a_run_starts_below_the_pace_of_the_last_one(monkeypatch):
     """Once, however often its owner asks for more rows; and calls nothing to compile it."""
     seen = []
-    monkeypatch.setattr(phases, 'advance', lambda program, *_: seen.append(program.pace.num_rows))
-    monkeypatch.setattr(phases, 'compile_program', lambda *_: pytest.fail('it has run before'))
+
+    class HasRun:
+        is_new = False
+
+        def __call__(self, state, results, seed, first, count):
+            seen.append(int(count))
+            return Chunk((), (), [], StepStatistics(0.0, 0))
+
     pace = Pace()
     pace.num_rows = 640
-    program = SimpleNamespace(pace=pace, advance=SimpleNamespace(is_new=False), steps_per_row=1)
-    store = SimpleNamespace(begin=lambda: None, save=lambda: None)
-    start = phases.Position(state=(), kernel_results=())
-    with Execution('warm-up', program, start, None, None, progress=False, store=store) as run:
-        run.advance_to(10)
-        run.advance_to(20)
-    assert seen == [20, 20]
+    monkeypatch.setattr(pace, 'learn', lambda *_: None)
+    program = SimpleNamespace(
+        pace=pace, advance=HasRun(), steps_per_row=1, capacity=100, arguments=()
+    )
+    store = SimpleNamespace(begin=lambda: None, save=lambda: None, moved=lambda *_: None)
+    rows = SimpleNamespace(append=lambda leaves: None)
+    start = Position(state=(), kernel_results=())
+    with Execution('warm-up', program, start, None, rows, progress=False, store=store) as run:
+        run.advance_to(30)
+        run.advance_to(60)
+    assert seen == [20, 10, 20, 10]
     assert run.compile_seconds == 0
 
 

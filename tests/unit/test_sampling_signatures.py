@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling import cache
-from tfp_adaptive.sampling.running.signatures import signature
+from tfp_adaptive.sampling.kept import kept_with
+from tfp_adaptive.sampling.programs.signatures import signature
 
 FACTOR = 2.0
 
@@ -111,16 +111,16 @@ class Owner:
 
 def test_values_live_with_their_owner():
     owner, value = Owner(), Owner()
-    assert cache.lookup(owner, 'key') is None
-    assert cache.store(owner, 'key', value) is value
-    assert cache.lookup(owner, 'key') is value
-    cache.store(owner.method, 'key', 'of the method')
-    assert cache.lookup(owner.method, 'key') == 'of the method'
-    assert cache.lookup(owner.other, 'key') is None
-    cache.forget(owner)
-    assert cache.lookup(owner, 'key') is None
+    assert kept_with(owner).get('key') is None
+    assert kept_with(owner).put('key', value) is value
+    assert kept_with(owner).get('key') is value
+    kept_with(owner.method).put('key', 'of the method')
+    assert kept_with(owner.method).get('key') == 'of the method'
+    assert kept_with(owner.other).get('key') is None
+    kept_with(owner).clear()
+    assert kept_with(owner).get('key') is None
     value.owner = owner
-    cache.store(owner, 'key', value)
+    kept_with(owner).put('key', value)
     reference = weakref.ref(owner)
     del owner, value
     gc.collect()
@@ -130,25 +130,25 @@ def test_values_live_with_their_owner():
 def test_only_recent_values_are_kept():
     owner = Owner()
     for key in range(100):
-        cache.store(owner, key, key)
-    kept = [key for key in range(100) if cache.lookup(owner, key) is not None]
+        kept_with(owner).put(key, key)
+    kept = [key for key in range(100) if kept_with(owner).get(key) is not None]
     assert kept == list(range(100 - len(kept), 100))
     assert 8 <= len(kept) < 50
 
 
 def test_copies_and_pickles_start_afresh():
     owner = Owner()
-    cache.store(owner, 'key', lambda: 'cannot be pickled')
+    kept_with(owner).put('key', lambda: 'cannot be pickled')
     for other in (copy.copy(owner), copy.deepcopy(owner), pickle.loads(pickle.dumps(owner))):
-        assert cache.lookup(other, 'key') is None
-        cache.store(other, 'key', 'own')
-    assert cache.lookup(owner, 'key')() == 'cannot be pickled'
+        assert kept_with(other).get('key') is None
+        kept_with(other).put('key', 'own')
+    assert kept_with(owner).get('key')() == 'cannot be pickled'
 
 
 def test_owner_without_attributes_keeps_nothing():
-    assert cache.store(len, 'key', 1) == 1
-    assert cache.lookup(len, 'key') is None
-    cache.forget(len)
+    assert kept_with(len).put('key', 1) == 1
+    assert kept_with(len).get('key') is None
+    kept_with(len).clear()
 
 
 def test_the_text_of_a_function_follows_its_code():

@@ -5,10 +5,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import model as targets
-from tfp_adaptive.sampling.targets import models, starts
+from tfp_adaptive.sampling.kept import kept_with
 from tfp_adaptive.sampling.targets.density import Density
-from tfp_adaptive.sampling.targets.initial import find_start
+from tfp_adaptive.sampling.targets.dispersed import dispersed
+from tfp_adaptive.sampling.targets.distributions import from_distribution
+from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.sampling.targets.models import make_model
+from tfp_adaptive.sampling.targets.starts import find_start
 
 tfd = tfp.distributions
 
@@ -26,7 +29,9 @@ def log_prob_of_parts(a, b):
 
 
 def start_of(target, stateless_seed, initial_state=None, num_chains=None, dtype=None):
-    return find_start(target, initial_state, num_chains, dtype, stateless_seed())
+    kept = kept_with(target)
+    model = make_model(target, initial_state, dtype, kept)
+    return find_start(model, initial_state, num_chains, stateless_seed(), kept)
 
 
 def test_states_of_chains_are_taken_as_they_are(stateless_seed):
@@ -158,20 +163,20 @@ def test_search_turns_to_the_prior(stateless_seed):
 
 
 def test_search_gives_up(stateless_seed):
-    density = Density(models.from_model(NORMAL))
+    density = Density(from_distribution(NORMAL))
     never = Density(
-        targets.Model(
+        Model(
             log_prob_fn=lambda x: tf.reduce_sum(x, axis=-1) * np.nan,
             names=('x',),
             structure=0,
             sampler_structure=0,
             event_shapes=((3,),),
-            dtypes=(tf.float32,),
+            dtype=tf.float32,
         )
     )
-    assert len(starts.dispersed(density, 4, stateless_seed())) == 1
+    assert len(dispersed(density, 4, stateless_seed())) == 1
     with pytest.raises(ValueError, match=r'4 of 4 chains.*`initial_state`'):
-        starts.dispersed(never, 4, stateless_seed())
+        dispersed(never, 4, stateless_seed())
 
 
 MISUSES = {

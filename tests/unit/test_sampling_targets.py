@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import model as targets
-from tfp_adaptive.sampling.targets import models
-from tfp_adaptive.sampling.targets.density import Density, check_chains_apart
+from tfp_adaptive.sampling.targets.callables import from_callable
+from tfp_adaptive.sampling.targets.chains_apart import check_chains_apart
+from tfp_adaptive.sampling.targets.density import Density
+from tfp_adaptive.sampling.targets.distributions import from_distribution, is_distribution
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -55,7 +56,7 @@ def normal_parts(model, num_chains, seed):
 
 @pytest.fixture(scope='module')
 def model():
-    return models.from_model(constrained.experimental_pin(y=Y))
+    return from_distribution(constrained.experimental_pin(y=Y))
 
 
 @pytest.mark.parametrize('jit', [None, False, True], ids=['eager', 'graph', 'xla'])
@@ -89,7 +90,7 @@ def test_jacobian_is_that_of_the_map_back(seed):
     joint = tfd.JointDistributionSequential(
         [tfd.LogNormal(0.0, 1.0), lambda m: tfd.WishartTriL(5.0, tf.eye(3, dtype=m.dtype))]
     )
-    model = models.from_model(joint)
+    model = from_distribution(joint)
     assert model.event_shapes == ((), (6,))
     parts = normal_parts(model, 4, seed)
     lower = np.tril_indices(3)
@@ -114,12 +115,12 @@ def test_names_of_parts():
     sequential = tfd.JointDistributionSequential(
         [tfd.Normal(0.0, 1.0), tfd.HalfNormal(1.0), lambda tau, mu: tfd.Normal(mu, tau)]
     )
-    assert models.from_model(sequential.experimental_pin(None, None, 1.0)).names == ('mu', 'tau')
+    assert from_distribution(sequential.experimental_pin(None, None, 1.0)).names == ('mu', 'tau')
     inner = tfd.JointDistributionNamed({'a': tfd.Normal(0.0, 1.0), 'b': tfd.HalfNormal(1.0)})
     outer = tfd.JointDistributionNamed(
         {'z': inner, 'y': lambda z: tfd.Normal(z['a'], z['b'])}
     ).experimental_pin(y=1.0)
-    model = models.from_model(outer)
+    model = from_distribution(outer)
     assert model.names == ('z.a', 'z.b')
     free = [tf.zeros([2]), tf.zeros([2])]
     z = dict(zip('ab', model.constrain(free), strict=True))
@@ -146,8 +147,8 @@ class GymModel:
 
 def test_gym_model(seed):
     target = GymModel()
-    assert models.is_model(target)
-    model = models.from_model(target)
+    assert is_distribution(target)
+    model = from_distribution(target)
     assert (model.names, model.event_shapes) == (('path', 'rate'), ((2, 3), ()))
     path, log_rate = parts = normal_parts(model, 4, seed)
     expected = 2 * log_rate - tf.exp(log_rate) - tf.reduce_sum(tf.square(path), axis=[1, 2]) / 2
@@ -160,7 +161,7 @@ def test_gym_model_of_one_part():
     target = inference_gym.targets.VectorModel(
         inference_gym.targets.EightSchools(), flatten_sample_transformations=True
     )
-    model = models.from_model(target)
+    model = from_distribution(target)
     assert (model.names, model.event_shapes, model.sampler_structure) == (('x',), ((10,),), 0)
     x = tf.linspace(-1.0, 1.0, 10)[None]
     np.testing.assert_allclose(model.log_prob_fn(x), target.unnormalized_log_prob(x), rtol=1e-5)
@@ -181,8 +182,7 @@ Point = collections.namedtuple('Point', ['x', 'y'])
     ids=['tensor', 'list', 'namedtuple', 'dict', 'nested'],
 )
 def test_callable_takes_the_users_structure(state, names, log_prob):
-    targets.check_call(log_prob, state)
-    model = targets.from_callable(log_prob, state)
+    model = from_callable(log_prob, state)
     assert model.names == names
     parts = [tf.ones([2]) * (i + 1) for i in range(len(names))]
     if len(names) > 1:
@@ -193,9 +193,9 @@ def test_callable_takes_the_users_structure(state, names, log_prob):
 
 def test_callable_that_cannot_be_called():
     with pytest.raises(TypeError, match=r'`target`.*3 positional arguments.*`initial_state`'):
-        targets.check_call(lambda q: q, [0.0, 0.0, 0.0])
+        from_callable(lambda q: q, [0.0, 0.0, 0.0])
     with pytest.raises(TypeError, match=r'`target`.*keywords a'):
-        targets.check_call(lambda q: q, {'a': 0.0})
+        from_callable(lambda q: q, {'a': 0.0})
 
 
 def test_integer_parts_are_refused():
@@ -203,7 +203,7 @@ def test_integer_parts_are_refused():
         {'k': tfd.Categorical([0.0, 0.0]), 'x': tfd.Normal(0.0, 1.0)}
     )
     with pytest.raises(TypeError, match=r'`target`.*k is of dtype int32.*experimental_pin'):
-        models.from_model(joint)
+        from_distribution(joint)
 
 
 def test_mixed_dtypes_are_refused():
@@ -211,18 +211,18 @@ def test_mixed_dtypes_are_refused():
         {'x': tfd.Normal(0.0, 1.0), 'y': tfd.Normal(tf.constant(0.0, tf.float64), 1.0)}
     )
     with pytest.raises(TypeError, match=r'`target`.*one dtype.*x float32.*y float64'):
-        models.from_model(joint)
+        from_distribution(joint)
 
 
 def test_batch_shapes_are_refused():
     with pytest.raises(ValueError, match=r'`target`.*batch shape.*AutoBatched'):
-        models.from_model(tfd.Normal([0.0, 1.0], 1.0))
+        from_distribution(tfd.Normal([0.0, 1.0], 1.0))
 
 
 @pytest.mark.parametrize('joint', ['JointDistributionNamed', 'JointDistributionNamedAutoBatched'])
 def test_model_that_mixes_chains_is_refused(joint):
     """A scalar per chain against ten observations: ten chains broadcast along the data."""
-    model = models.from_model(
+    model = from_distribution(
         getattr(tfd, joint)(
             {
                 'm': tfd.Normal(0.0, 1.0),
@@ -231,9 +231,10 @@ def test_model_that_mixes_chains_is_refused(joint):
         ).experimental_pin(y=tf.ones(10))
     )
     parts = [tf.linspace(-1.0, 1.0, 10)]
-    log_probs, _ = Density(model).evaluate(parts)
+    density = Density(model)
+    log_probs, _ = density.evaluate(parts)
     if 'AutoBatched' in joint:
-        check_chains_apart(model, parts, log_probs)
+        check_chains_apart(density, parts, log_probs)
     else:
         with pytest.raises(ValueError, match=r'`target` mixes chains.*AutoBatched'):
-            check_chains_apart(model, parts, log_probs)
+            check_chains_apart(density, parts, log_probs)

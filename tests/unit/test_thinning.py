@@ -1,18 +1,16 @@
 """sampling.running.thinning: how many steps a draw takes, by the figures of the first draws."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from tfp_adaptive.sampling.running.thinning import steps_per_draw
 
-TEN_CHAINS = SimpleNamespace(batch_shape=(2, 5))
+NUM_CHAINS = 10
 
 
 def steps(ess, rhat, ess_of_squares=1e4, num_draws=2000):
     figures = {'a': np.array([1e4, ess])}, {'a': np.array([ess_of_squares, 1e4])}, {'a': [rhat, 1]}
-    return steps_per_draw(figures, num_draws, TEN_CHAINS)
+    return steps_per_draw(figures, num_draws * NUM_CHAINS)
 
 
 @pytest.mark.parametrize(

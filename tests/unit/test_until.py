@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.sampling.findings.diagnostics import diagnose
-from tfp_adaptive.sampling.running.until import check, goals, judge
+from tfp_adaptive.sampling.figures import diagnose
+from tfp_adaptive.sampling.running.until import check_until, goals, judge
 
 
 def verdict(until, states, parts=None, *, is_last=False):
@@ -134,6 +134,6 @@ def test_bounds_out_of_range(case):
 
 def test_bounds_that_do_not_fit_the_call():
     with pytest.raises(ValueError, match=r'max_steps=100, fewer than the 200 steps'):
-        check(tfpa.Until(max_steps=100), 100, 2)
+        check_until(tfpa.Until(max_steps=100), 100, 2)
     with pytest.raises(TypeError, match=r'`until` must be a tfp_adaptive.Until'):
-        check({'max_rhat': 1.01}, 100, 1)
+        check_until({'max_rhat': 1.01}, 100, 1)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfp_adaptive.plots import style
 from tfp_adaptive.sampling import coordinates as labelling
-from tfp_adaptive.sampling.findings.diagnostics import effective_sizes_of_chains
+from tfp_adaptive.sampling.figures import effective_sizes_of_chains
 
 _CONFIDENCE = 0.95
 

@@ -45,6 +45,18 @@ def _paths(structure: Any, prefix: str) -> Iterator[str]:
         yield from _paths(child, f'{prefix}{name}.')
 
 
+def template(structure: Any) -> Any:
+    """The same nest with the number of each leaf in its place.
+
+    Args:
+      structure: a nest.
+    """
+    if not tf.nest.is_nested(structure):
+        return 0
+    count = len(tf.nest.flatten(structure))
+    return tf.nest.pack_sequence_as(structure, list(range(count)))
+
+
 def labels(name: str, event_shape: Sequence[int]) -> list[str]:
     """The name of every entry of a part in row-major order: 'w' alone, or 'w[0,1]'.
 

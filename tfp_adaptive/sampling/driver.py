@@ -4,21 +4,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from tfp_adaptive.internal import arguments, random
 from tfp_adaptive.sampling import options
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.findings import convergence, outcomes
-from tfp_adaptive.sampling.findings.diagnostics import diagnose
-from tfp_adaptive.sampling.findings.run import SampleRun
-from tfp_adaptive.sampling.running import setups, thinning
-from tfp_adaptive.sampling.running import until as stopping
-from tfp_adaptive.sampling.running.execution import Execution
-from tfp_adaptive.sampling.running.running_rhat import rhat_figures
-from tfp_adaptive.sampling.running.until import Until
-from tfp_adaptive.sampling.storage import checkpoint as checkpoint_files
-from tfp_adaptive.sampling.targets.initial import find_start
+from tfp_adaptive.sampling.findings.convergence import emit
+from tfp_adaptive.sampling.findings.outcomes import make_run
+from tfp_adaptive.sampling.findings.sample_run import SampleRun
+from tfp_adaptive.sampling.kept import kept_with
+from tfp_adaptive.sampling.programs.setups import Settings, find_setup
+from tfp_adaptive.sampling.running.phases import Orders, run_phases
+from tfp_adaptive.sampling.running.until import Until, check_until
+from tfp_adaptive.sampling.storage.checkpoint import open_store
+from tfp_adaptive.sampling.targets.models import make_model
+from tfp_adaptive.sampling.targets.starts import find_start
 
 # one call, as every operation before the first draw is waited for
 _split = Compiled(lambda seed: random.split(seed, 4))
@@ -130,107 +128,28 @@ def sample(
     arguments.check_flag('jit_compile', jit_compile)
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
-    steps_per_draw = (num_between or 0) + 1
-    stopping.check(until, num_results, steps_per_draw)
-    settings = setups.Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
-    with checkpoint_files.open_store(checkpoint) as store:
+    check_until(until, num_results, (num_between or 0) + 1)
+    settings = Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
+    with open_store(checkpoint) as store:
         run_seed = store.seed(own_seed, is_given=seed is not None)
         warmup_seed, sampling_seed, start_seed, arrival_seed = _split(run_seed)
-        start = find_start(target, initial_state, num_chains, dtype, start_seed)
-        setup = setups.find_setup(target, start, settings)
+        kept = kept_with(target)
+        model = make_model(target, initial_state, dtype, kept)
+        start = find_start(model, initial_state, num_chains, start_seed, kept)
+        setup = find_setup(start, settings, kept)
         store.admit(start, setup)
-        arrived = setup.arrive(start.state, arrival_seed, num_warmup_steps)
-        first = store.restore('warm-up', arrived.position)
-        start_seconds = time.perf_counter() - begin
-        warmup = _warm_up(setup, first, warmup_seed, num_warmup_steps, store, progress)
-        begin = time.perf_counter()
-        first = store.restore('sampling', setup.begin_sampling(warmup.position))
-        program = setup.make_sampling(warmup.position, first, steps_per_draw)
-        start_seconds += time.perf_counter() - begin
-        draws, figures, verdict = _draw(
-            'sampling', program, first, sampling_seed, start, until, num_results, store, progress
+        orders = Orders(
+            num_warmup_steps=num_warmup_steps,
+            num_results=num_results,
+            num_between=num_between,
+            until=until,
+            progress=progress,
+            arrival_seed=arrival_seed,
+            warmup_seed=warmup_seed,
+            sampling_seed=sampling_seed,
+            begin=begin,
         )
-        compile_seconds = warmup.compile_seconds + draws.compile_seconds
-        if until is None and num_between is None:
-            steps_per_draw = thinning.steps_per_draw(figures, draws.position.num_rows, start)
-        if steps_per_draw > program.steps_per_row:
-            first = store.restore('thinned', draws.position.anew())
-            program = setup.make_sampling(warmup.position, first, steps_per_draw)
-            seed = random.fold_in(sampling_seed, steps_per_draw)
-            draws, figures, verdict = _draw(
-                'thinned', program, first, seed, start, until, num_results, store, progress
-            )
-            compile_seconds += draws.compile_seconds
-        run = outcomes.make_run(
-            start.model,
-            setup,
-            (warmup.position, draws.position),
-            (warmup.rows.read(), draws.rows.read()),
-            program=program,
-            batch_shape=start.batch_shape,
-            figures=figures,
-            verdict=verdict,
-            compile_seconds=compile_seconds,
-            start_seconds=start_seconds,
-            num_restarts=arrived.num_restarts,
-        )
-    convergence.emit(run.warnings, stacklevel=3)
+        finished = run_phases(start, setup, store, orders)
+        run = make_run(start.model, setup, finished)
+    emit(run.warnings, stacklevel=3)
     return run
-
-
-def _warm_up(setup, first, seed, num_steps, store, progress) -> Execution:
-    """The warm-up, finished."""
-    warmup = Execution(
-        'warm-up',
-        setup.warmup,
-        first,
-        seed,
-        store.rows('warm-up', setup.warmup.row_specs, num_steps),
-        progress=progress,
-        store=store,
-    )
-    with warmup:
-        warmup.advance_to(num_steps)
-    return warmup
-
-
-def _draw(label, program, first, seed, start, until, num_results, store, progress):
-    """The sampling, finished, with what `diagnose` says of it and the verdict that ended it."""
-    rows = store.rows(label, program.row_specs, num_results)
-    goals = list(stopping.goals(until, num_results, program.steps_per_row))
-    if until is None and first.num_rows > num_results:
-        raise ValueError(
-            f'`checkpoint` holds {first.num_rows} draws per chain, more than '
-            f'num_results={num_results}: ask for at least as many.'
-        )
-    goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
-    batch_rank = len(start.batch_shape)
-    before = tf.nest.flatten(rows.read()) if first.num_rows and progress else None
-    draws = Execution(
-        label,
-        program,
-        first,
-        seed,
-        rows,
-        progress=progress,
-        store=store,
-        figures_fn=rhat_figures(len(tf.nest.flatten(start.state)), batch_rank, before),
-    )
-    with draws:
-        for goal in goals:
-            draws.advance_to(goal)
-            kept = rows.read()
-            states = outcomes.own_states(start.model, kept)
-            figures = diagnose(states, batch_rank)
-            verdict = stopping.judge(
-                until,
-                figures,
-                states,
-                kept[0],
-                steps_per_row=program.steps_per_row,
-                batch_rank=batch_rank,
-                is_last=goal == goals[-1],
-            )
-            if verdict.is_over:
-                break
-    return draws, figures, verdict

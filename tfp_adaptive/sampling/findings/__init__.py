@@ -1,1 +1,1 @@
-"""What a run leaves behind, and what is to be said of it."""
+"""What a run found: draws, diagnostics, warnings, tables, exports."""

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.findings.diagnostics import diagnose
+from tfp_adaptive.sampling.figures import diagnose
 
 _TAIL, _FAR_TAIL = 0.1, 0.02
 """Shares of independent draws. A power law has one shape in both; the shape of the square of a

@@ -1,1 +1,1 @@
-"""Compiled programs and the phases that run them."""
+"""The programs run: chunk by chunk, with progress, until there are enough draws."""

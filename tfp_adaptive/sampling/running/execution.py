@@ -1,14 +1,15 @@
-"""A phase under way: its chunks go to the rows it keeps, to the progress bar, and to the disk."""
+"""A program under way: its chunks go to the rows it keeps, to the progress bar, and to the disk."""
 
 import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
 
-from tfp_adaptive.sampling.running import phases
-from tfp_adaptive.sampling.running.phases import Position
-from tfp_adaptive.sampling.running.programs import Program
+import tensorflow as tf
+
+from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.running.progress import make_reporter
+from tfp_adaptive.sampling.user_code import compiling
 
 
 class Execution(contextlib.AbstractContextManager):
@@ -38,7 +39,7 @@ class Execution(contextlib.AbstractContextManager):
           label: name of the phase.
           program: its code.
           position: where to go on from.
-          seed: int32 [2].
+          seed: int32 [2]; step k uses it folded with k.
           rows: has a method `append`; holds as many rows as `position` counts.
           progress: whether to show progress.
           store: where the run is kept; its method `begin` hears that the program is compiled, and
@@ -60,10 +61,13 @@ class Execution(contextlib.AbstractContextManager):
         self._open.__exit__(*error)
 
     def advance_to(self, num_rows: int) -> None:
-        """Goes on until there are `num_rows` rows; compiles the program if there are fewer.
+        """Goes on until there are `num_rows` rows, in chunks of about a quarter of a second.
 
         Args:
           num_rows: of the phase.
+
+        Raises:
+          ValueError: if XLA cannot compile the program.
         """
         if num_rows <= self.position.num_rows:
             return
@@ -71,7 +75,17 @@ class Execution(contextlib.AbstractContextManager):
         if not self._has_begun:
             self._begin(num_steps)
         self._report.extend(num_steps)
-        phases.advance(self._program, self.position, self._seed, num_rows, self._keep)
+        pace, last = self._program.pace, time.perf_counter()
+        while self.position.num_rows < num_rows:
+            count = min(pace.num_rows, self._program.capacity, num_rows - self.position.num_rows)
+            before = time.perf_counter()
+            chunk = self._call(count)
+            # sliced by NumPy: TensorFlow takes a quarter of a millisecond a slice
+            leaves = [leaf.numpy()[:count] for leaf in tf.nest.flatten(chunk.traced)]
+            now = time.perf_counter()
+            self._keep(leaves, self.position.after(chunk, count, now - last))
+            pace.learn(count, now - before)
+            last = now
         self._store.save()
 
     def _begin(self, num_steps):
@@ -81,11 +95,23 @@ class Execution(contextlib.AbstractContextManager):
         if self._program.advance.is_new:
             before = time.perf_counter()
             self._report.compiling()
-            phases.compile_program(self._program, self.position, self._seed)
+            with compiling(self.position.state):
+                self._call(0)
             self.compile_seconds = time.perf_counter() - before
         self._store.begin()
         self._report.begin(self.position.num_rows * self._program.steps_per_row)
         self._has_begun = True
+
+    def _call(self, count):
+        """A chunk of `count` rows; one of none compiles the program and does nothing else."""
+        return self._program.advance(
+            self.position.state,
+            self.position.kernel_results,
+            self._seed,
+            tf.constant(self.position.num_rows),
+            tf.constant(count),
+            *self._program.arguments,
+        )
 
     def _keep(self, leaves, position):
         self.rows.append(leaves)

@@ -1,131 +1,188 @@
-"""A phase of a run: one compiled program, called in chunks between which progress is shown."""
+"""The fourth stage of `sample`: the programs run, the warm-up to its end, then the draws."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling.running.programs import Program
-from tfp_adaptive.sampling.targets import user_code
+from tfp_adaptive.internal import random
+from tfp_adaptive.sampling.figures import diagnose
+from tfp_adaptive.sampling.programs.programs import Position, Program
+from tfp_adaptive.sampling.programs.setups import Setup
+from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
+from tfp_adaptive.sampling.running import until as stopping
+from tfp_adaptive.sampling.running.execution import Execution
+from tfp_adaptive.sampling.running.running_rhat import rhat_figures
+from tfp_adaptive.sampling.running.thinning import steps_per_draw
+from tfp_adaptive.sampling.running.until import Until, Verdict
+from tfp_adaptive.sampling.targets.starts import Start
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far a phase has come: all it takes to go on.
+class Orders:
+    """What is to be run.
 
     Attributes:
-      state: of the chains.
-      kernel_results: of the last step.
-      num_rows: rows kept so far.
-      accept_prob: sum over steps of the mean acceptance probability.
-      num_divergences: of all steps and chains.
-      seconds: spent, but for compilation.
+      num_warmup_steps: steps that adapt.
+      num_results: draws per chain.
+      num_between: steps thrown away between two draws; `None`: as many as it takes.
+      until: what is to hold of the draws, or `None`.
+      progress: whether to show progress.
+      arrival_seed: int32 [2], for the way to the typical set.
+      warmup_seed: likewise, for the warm-up.
+      sampling_seed: likewise, for the draws.
+      begin: when the call of `sample` began, by `time.perf_counter`.
     """
 
-    state: Any
-    kernel_results: Any
-    num_rows: int = 0
-    accept_prob: float = 0.0
-    num_divergences: int = 0
-    seconds: float = 0.0
+    num_warmup_steps: int
+    num_results: int
+    num_between: int | None
+    until: Until | None
+    progress: bool
+    arrival_seed: Any
+    warmup_seed: Any
+    sampling_seed: Any
+    begin: float
 
-    def anew(self) -> 'Position':
-        """The first position of a phase that goes on from here; the seconds count as its own."""
-        return Position(self.state, self.kernel_results, seconds=self.seconds)
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws of one program.
+
+    Attributes:
+      program: that made them.
+      position: the last.
+      rows: what was kept of every draw.
+      figures: what `diagnose` says of them.
+      verdict: why they are enough.
+      compile_seconds: spent compiling.
+    """
+
+    program: Program
+    position: Position
+    rows: DrawRows
+    figures: tuple[Any, Any, Any]
+    verdict: Verdict
+    compile_seconds: float
 
 
-def compile_program(program: Program, position: Position, seed: Any) -> None:
-    """Makes sure that `program` is compiled: a call of no rows compiles it and does nothing else.
+@dataclass(frozen=True)
+class Finished:
+    """A run that is over.
+
+    Attributes:
+      warmup: the last position of the warm-up.
+      warmup_rows: what was kept of its steps.
+      drawn: the draws.
+      num_restarts: chains that were lost at the start, and were started from the others.
+      start_seconds: spent before the first steps, without compilation.
+      compile_seconds: spent compiling.
+    """
+
+    warmup: Position
+    warmup_rows: WarmupStatistics
+    drawn: Drawn
+    num_restarts: int
+    start_seconds: float
+    compile_seconds: float
+
+
+def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finished:
+    """Warms up and draws, or goes on where the store says that the run was interrupted.
 
     Args:
-      program: of the phase.
-      position: where it starts.
-      seed: int32 [2].
+      start: of the chains.
+      setup: kernel and programs.
+      store: where the run is kept.
+      orders: what is to be run.
 
     Raises:
-      ValueError: if XLA cannot compile it.
+      OSError: if the store cannot be written.
+      ValueError: if XLA cannot compile a program, or the store holds more draws.
     """
-    with compiling(position.state):
-        _call(program, position, seed, 0)
-
-
-@contextlib.contextmanager
-def compiling(state: Any) -> Iterator[None]:
-    """Says what to do if XLA cannot compile what runs here.
-
-    Args:
-      state: of the chains.
-
-    Raises:
-      ValueError: if it cannot.
-    """
-    try:
-        with user_code.explained('kernel', tf.nest.flatten(state)):
-            yield
-    except ValueError as error:
-        cause = error.__cause__
-        if not isinstance(cause, (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
-            raise
-        raise ValueError(
-            'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '
-            f'{user_code.reason(cause)}'
-        ) from cause
-
-
-def advance(
-    program: Program,
-    position: Position,
-    seed: Any,
-    num_rows: int,
-    keep: Callable[[list, Position], None],
-) -> Position:
-    """Advances the chains until the phase has `num_rows` rows.
-
-    Chunks last about a quarter of a second.
-
-    Args:
-      program: of the phase.
-      position: where to go on from.
-      seed: int32 [2]; step k uses it folded with k.
-      num_rows: rows of the phase when this returns.
-      keep: called after every chunk with the leaves of its rows, NumPy arrays [rows, ...], and the
-        position they lead to.
-
-    Returns:
-      The position after row `num_rows`.
-    """
-    last = time.perf_counter()
-    while position.num_rows < num_rows:
-        count = min(program.pace.num_rows, program.capacity, num_rows - position.num_rows)
-        before = time.perf_counter()
-        chunk = _call(program, position, seed, count)
-        # sliced by NumPy: TensorFlow takes a quarter of a millisecond a slice
-        rows = [leaf.numpy()[:count] for leaf in tf.nest.flatten(chunk.traced)]
-        accept_prob = float(chunk.statistics.accept_prob)
-        now = time.perf_counter()
-        position = Position(
-            state=chunk.state,
-            kernel_results=chunk.kernel_results,
-            num_rows=position.num_rows + count,
-            accept_prob=position.accept_prob + accept_prob,
-            num_divergences=position.num_divergences + int(chunk.statistics.num_divergences),
-            seconds=position.seconds + now - last,
-        )
-        last = now
-        keep(rows, position)
-        program.pace.learn(count, now - before)
-    return position
-
-
-def _call(program, position, seed, count):
-    return program.advance(
-        position.state,
-        position.kernel_results,
-        seed,
-        tf.constant(position.num_rows),
-        tf.constant(count),
-        *program.arguments,
+    arrived = setup.arrive(start.state, orders.arrival_seed, orders.num_warmup_steps)
+    first = store.restore('warm-up', arrived.position)
+    start_seconds = time.perf_counter() - orders.begin
+    warmup = _warm_up(setup.warmup, first, store, orders)
+    before = time.perf_counter()
+    first = store.restore('sampling', setup.begin_sampling(warmup.position))
+    program = setup.make_sampling(warmup.position, first, (orders.num_between or 0) + 1)
+    start_seconds += time.perf_counter() - before
+    drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
+    compile_seconds = warmup.compile_seconds + drawn.compile_seconds
+    if orders.until is None and orders.num_between is None:
+        count = steps_per_draw(drawn.figures, drawn.position.num_rows * start.num_chains)
+        if count > 1:
+            first = store.restore('thinned', drawn.position.anew())
+            program = setup.make_sampling(warmup.position, first, count)
+            seed = random.fold_in(orders.sampling_seed, count)
+            drawn = _draw('thinned', program, first, seed, start, store, orders)
+            compile_seconds += drawn.compile_seconds
+    return Finished(
+        warmup=warmup.position,
+        warmup_rows=warmup.rows.read(),
+        drawn=drawn,
+        num_restarts=arrived.num_restarts,
+        start_seconds=start_seconds,
+        compile_seconds=compile_seconds,
     )
+
+
+def _warm_up(program, first, store, orders) -> Execution:
+    rows = store.rows('warm-up', program.row_specs, orders.num_warmup_steps)
+    warmup = Execution(
+        'warm-up',
+        program,
+        first,
+        orders.warmup_seed,
+        rows,
+        progress=orders.progress,
+        store=store,
+    )
+    with warmup:
+        warmup.advance_to(orders.num_warmup_steps)
+    return warmup
+
+
+def _draw(label, program, first, seed, start, store, orders) -> Drawn:
+    """Draws until the verdict is that there are enough."""
+    num_results, until, progress = orders.num_results, orders.until, orders.progress
+    rows = store.rows(label, program.row_specs, num_results)
+    goals = list(stopping.goals(until, num_results, program.steps_per_row))
+    if until is None and first.num_rows > num_results:
+        raise ValueError(
+            f'`checkpoint` holds {first.num_rows} draws per chain, more than '
+            f'num_results={num_results}: ask for at least as many.'
+        )
+    goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
+    batch_rank = len(start.batch_shape)
+    before = tf.nest.flatten(rows.read()) if first.num_rows and progress else None
+    draws = Execution(
+        label,
+        program,
+        first,
+        seed,
+        rows,
+        progress=progress,
+        store=store,
+        figures_fn=rhat_figures(len(tf.nest.flatten(start.state)), batch_rank, before),
+    )
+    with draws:
+        for goal in goals:
+            draws.advance_to(goal)
+            kept = rows.read()
+            states = kept.states(start.model.structure)
+            figures = diagnose(states, batch_rank)
+            verdict = stopping.judge(
+                until,
+                figures,
+                states,
+                kept.parts,
+                steps_per_row=program.steps_per_row,
+                batch_rank=batch_rank,
+                is_last=goal == goals[-1],
+            )
+            if verdict.is_over:
+                break
+    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds)

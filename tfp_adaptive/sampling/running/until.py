@@ -90,7 +90,7 @@ def goals(until: Until | None, num_results: int, steps_per_row: int) -> Iterator
     yield limit
 
 
-def check(until: Any, num_results: int, steps_per_row: int) -> None:
+def check_until(until: Any, num_results: int, steps_per_row: int) -> None:
     """Refuses what is no `Until`, and one that leaves no room for the first draws.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling.targets.density import Fingerprint
+from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 
 _POINTS, _LOG_PROBS = 'target/points', 'target/log_probs'
 
@@ -15,7 +15,7 @@ def identity(start: Any, setup: Any) -> tuple[dict[str, np.ndarray], dict[str, A
     """Arrays and facts that tell a run from others.
 
     Args:
-      start: `initial.Start`.
+      start: `starts.Start`.
       setup: `setups.Setup`.
     """
     arrays = put(_POINTS, start.fingerprint.points)

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive._version import __version__
-from tfp_adaptive.sampling.running.phases import Position
+from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.storage import admission, state_file
 from tfp_adaptive.sampling.storage.row_files import DiskRows
 from tfp_adaptive.sampling.storage.rows import MemoryRows
@@ -140,7 +140,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         """Checks that the run is the one that began here, if one did.
 
         Args:
-          start: `initial.Start`.
+          start: `starts.Start`.
           setup: `setups.Setup`.
 
         Raises:

@@ -1,1 +1,1 @@
-"""Targets and starts: whatever `sample` is given, as a density of unconstrained parts."""
+"""Whatever `sample` is given, as a density of unconstrained parts, and where its chains start."""

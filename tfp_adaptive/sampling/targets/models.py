@@ -1,202 +1,33 @@
-"""Models that know their own parts, as targets: TFP distributions and Inference Gym models."""
+"""The first stage of `sample`: whatever it is given as a target becomes a `Model`."""
 
 import inspect
-import math
-from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-import tensorflow_probability as tfp
-
-from tfp_adaptive.sampling.coordinates import part_names
-from tfp_adaptive.sampling.targets.model import Model, template
-
-tfb = tfp.bijectors
+from tfp_adaptive.sampling.kept import Kept
+from tfp_adaptive.sampling.targets.callables import from_callable
+from tfp_adaptive.sampling.targets.distributions import from_distribution, is_distribution
+from tfp_adaptive.sampling.targets.model import Model
 
 
-def is_model(target: Any) -> bool:
-    """Whether `target` knows its own parts, as a distribution or an Inference Gym model does."""
-    is_instance = not inspect.isclass(target)
-    return is_instance and (_is_distribution(target) or _is_gym_model(target))
-
-
-def from_model(target: Any) -> Model:
-    """A `Model` of a TFP distribution or an Inference Gym model.
+def make_model(target: Any, initial_state: Any, dtype: Any, kept: Kept) -> Model:
+    """The target in the form that samplers see.
 
     Args:
-      target: has `experimental_default_event_space_bijector`, or else the attributes
-        `unnormalized_log_prob`, `default_event_space_bijector`, `event_shape` and `dtype`.
+      target: a log-density, a distribution or an Inference Gym model.
+      initial_state: as `sample` was given it; the state of a log-density has its structure.
+      dtype: of the state, or `None`.
+      kept: with the target.
 
     Raises:
-      TypeError: if a part is not floating point.
-      ValueError: if an event shape is not static or the model has a batch shape.
+      TypeError: if `target` is no target.
+      ValueError: if a log-density has no `initial_state`, or `dtype` is not that of a model.
     """
-    return _from_distribution(target) if _is_distribution(target) else _from_gym_model(target)
-
-
-def flatten_up_to(structure: Any, values: Any) -> list:
-    """What `values` holds at every leaf of `structure`, in the order of `tf.nest.flatten`.
-
-    Args:
-      structure: a nest.
-      values: has the same structure, perhaps with more below its leaves, such as shapes.
-    """
-    if isinstance(structure, Mapping):
-        children = [(structure[key], values[key]) for key in sorted(structure)]
-    elif isinstance(structure, (list, tuple)):
-        children = list(zip(structure, values, strict=True))
-    else:
-        return [values]
-    return [leaf for child in children for leaf in flatten_up_to(*child)]
-
-
-def _is_distribution(target):
-    return hasattr(target, 'experimental_default_event_space_bijector')
-
-
-def _is_gym_model(target):
-    needed = ('unnormalized_log_prob', 'default_event_space_bijector', 'event_shape', 'dtype')
-    return all(hasattr(target, name) for name in needed)
-
-
-def _from_distribution(target):
-    batch_shapes = [tf.TensorShape(shape) for shape in tf.nest.flatten(target.batch_shape)]
-    if any(shape.rank != 0 for shape in batch_shapes):
+    if inspect.isclass(target) or not is_distribution(target):
+        return from_callable(target, initial_state, dtype)
+    model = kept.get('model') or kept.put('model', from_distribution(target))
+    if dtype is not None and dtype != model.dtype:
         raise ValueError(
-            f'`target` must have no batch shape; got {target.batch_shape}: make its batch part of '
-            'the event with tfd.Independent, tfd.Sample or a JointDistribution...AutoBatched.'
+            f'`dtype` is {dtype.name}, but `target` is a model in {model.dtype.name}: '
+            'leave `dtype` out, or build the model in that dtype.'
         )
-    _check_dtypes(target.dtype)
-    _check_support(target)
-    is_pinned = hasattr(target, 'sample_unpinned')
-
-    def prior(num_chains, seed):
-        draw = target.sample_unpinned if is_pinned else target.sample
-        return tf.nest.flatten(draw(num_chains, seed=seed))
-
-    return _with_bijector(
-        target,
-        target.unnormalized_log_prob,
-        target.experimental_default_event_space_bijector(),
-        names=_graph_names(target),
-        prior=prior,
-        is_prior=not is_pinned,
-        is_vectorized=getattr(target, 'use_vectorized_map', False),
-        needs_batch_check=not getattr(target, 'use_vectorized_map', False),
-    )
-
-
-def _from_gym_model(target):
-    _check_dtypes(target.dtype)
-    bijector = target.default_event_space_bijector
-    if tf.nest.is_nested(bijector):
-        bijector = tfb.JointMap(bijector)
-
-    def prior(num_chains, seed):
-        return tf.nest.flatten(target.prior_distribution().sample(num_chains, seed=seed))
-
-    return _with_bijector(
-        target,
-        target.unnormalized_log_prob,
-        bijector,
-        prior=prior if hasattr(target, 'prior_distribution') else None,
-    )
-
-
-def _with_bijector(target, log_prob, bijector, *, names=None, **settings):
-    """A `Model` of a log-density in constrained space and the bijector into that space."""
-    structure = target.dtype
-    dtypes, own_names = tuple(tf.nest.flatten(structure)), tuple(part_names(structure))
-
-    def pack(parts):
-        # a bijector recognises tensors it has made; new ones keep its cache from the gradient
-        return tf.nest.pack_sequence_as(structure, [tf.identity(part) for part in parts])
-
-    def shapes(values):
-        return [tf.TensorShape(shape) for shape in flatten_up_to(structure, values)]
-
-    own_shapes = shapes(target.event_shape)
-    if not all(shape.is_fully_defined() for shape in own_shapes):
-        raise ValueError(f'`target` must have a static event shape; got {target.event_shape}.')
-    packed_shapes = tf.nest.pack_sequence_as(structure, own_shapes)
-    event_shapes = tuple(
-        tuple(shape.as_list()) for shape in shapes(bijector.inverse_event_shape(packed_shapes))
-    )
-    if any(math.prod(shape) == 0 for shape in event_shapes):
-        raise ValueError(f'every part of `target` needs a non-empty event; got {own_shapes}.')
-    event_ndims = tf.nest.pack_sequence_as(structure, [len(shape) for shape in event_shapes])
-
-    def log_prob_fn(*parts):
-        free = pack(parts)
-        log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
-        return log_prob(bijector.forward(free)) + log_det
-
-    def constrain(parts):
-        return tf.nest.flatten(bijector.forward(pack(parts)))
-
-    def unconstrain(parts):
-        return tf.nest.flatten(bijector.inverse(pack(parts)))
-
-    return Model(
-        log_prob_fn=log_prob_fn,
-        names=names if names and len(names) == len(dtypes) else own_names,
-        structure=template(structure),
-        sampler_structure=list(range(len(dtypes))) if tf.nest.is_nested(structure) else 0,
-        constrain=constrain,
-        unconstrain=unconstrain,
-        event_shapes=event_shapes,
-        own_event_ranks=tuple(shape.rank for shape in own_shapes),
-        dtypes=dtypes,
-        **settings,
-    )
-
-
-def _graph_names(target):
-    """Names of the parts of a joint distribution that has a graph but no named fields."""
-    if not isinstance(target.dtype, list):
-        return None
-    joint, pins = getattr(target, 'distribution', target), getattr(target, 'pins', {})
-    if not hasattr(joint, 'resolve_graph'):
-        return None
-    return tuple(name for name, _ in joint.resolve_graph() if name not in pins)
-
-
-def _check_support(target):
-    """Refuses a model without parts, and one whose parts are not all continuous."""
-    if not tf.nest.flatten(target.dtype):
-        raise ValueError('`target` has no part left to sample: leave one of them without a pin.')
-    try:
-        is_continuous = target.experimental_default_event_space_bijector() is not None
-        if is_continuous:
-            target.experimental_default_event_space_bijector().inverse_event_shape(
-                target.event_shape
-            )
-    except (AttributeError, NotImplementedError):
-        is_continuous = False
-    if not is_continuous:
-        raise TypeError(
-            '`target` has a part without a map from the real line onto its support, such as the '
-            'counts of a Poisson: pin it with `experimental_pin`, or sum it out of the model.'
-        )
-
-
-def _check_dtypes(structure):
-    """Refuses parts that are not floating point, or of more than one dtype."""
-    found = {}
-    for name, dtype in zip(part_names(structure), tf.nest.flatten(structure), strict=True):
-        found[name] = 'unknown' if dtype is None else tf.as_dtype(dtype).name
-        if dtype is None or not tf.as_dtype(dtype).is_floating:
-            raise TypeError(
-                f'`target` must have floating-point parts only; {name} is of dtype {found[name]}: '
-                'pin it with `experimental_pin`, or sum it out of the model.'
-            )
-        if tf.as_dtype(dtype) not in (tf.float32, tf.float64):
-            raise TypeError(
-                f'`target` must be a model in float32 or float64; {name} is of dtype '
-                f'{found[name]}: build it in one of these.'
-            )
-    if len(set(found.values())) > 1:
-        raise TypeError(
-            '`target` must have parts of one dtype; got '
-            f'{", ".join(f"{name} {dtype}" for name, dtype in found.items())}: build it in one.'
-        )
+    return model

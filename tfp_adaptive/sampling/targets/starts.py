@@ -1,198 +1,137 @@
-"""Where the chains start: as the user says, or dispersed where the density is finite."""
+"""The second stage of `sample`: where the chains of a `Model` start, checked."""
 
-import contextlib
-from collections.abc import Mapping
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import random
-from tfp_adaptive.sampling.coordinates import part_names
+from tfp_adaptive.sampling.kept import Kept
+from tfp_adaptive.sampling.targets.chains_apart import check_chains_apart
 from tfp_adaptive.sampling.targets.density import Density
+from tfp_adaptive.sampling.targets.dispersed import dispersed
+from tfp_adaptive.sampling.targets.fingerprint import Fingerprint, fingerprint
+from tfp_adaptive.sampling.targets.given import given
 from tfp_adaptive.sampling.targets.model import Model
 
-DEFAULT_NUM_CHAINS = 10
-_RADIUS_AROUND_ZERO = 2.0
-_RADIUS_AROUND_POINT = 1.0
-_SHRINKAGE = 0.7
-_MAX_ROUNDS = 40
-_SUPPORT_TOLERANCE = 1e-2
+_DEFAULT_NUM_CHAINS = 10
 
 
-def to_tensors(initial_state: Any, dtype: Any = None) -> Any:
-    """`initial_state` as a nest of floating tensors of one dtype.
+@dataclass(frozen=True)
+class Start:
+    """Where the chains start.
 
-    Args:
-      initial_state: a nest of what `tf.convert_to_tensor` takes.
-      dtype: what to cast it to; `None` for no cast.
-
-    Raises:
-      TypeError: if a part is no floating tensor, or the parts differ in dtype.
+    Attributes:
+      model: the target.
+      state: unconstrained, as the kernel takes it.
+      batch_shape: chain dimensions.
+      fingerprint: of the target.
+      key: says which state the target takes, for what is kept with it.
     """
-    values = tf.nest.flatten(initial_state)
-    if not values:
-        raise TypeError('`initial_state` holds no tensor; pass at least one part.')
-    parts = []
-    for name, value in zip(part_names(initial_state), values, strict=True):
-        try:
-            part = tf.convert_to_tensor(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f'`initial_state` must be a nest of tensors or arrays; part {name!r} is '
-                f'{type(value).__name__}, which is none: pass np.zeros([num_chains, ...]) or the '
-                'like.'
-            ) from error
-        part = part if dtype is None or not _is_real(part.dtype) else tf.cast(part, dtype)
-        if part.dtype not in (tf.float32, tf.float64):
-            remedy = 'pass dtype=tf.float32' if _is_real(part.dtype) else 'pass numbers'
-            raise TypeError(
-                f'`initial_state` must be floating point, float32 or float64; part {name!r} is '
-                f'{part.dtype.name}: {remedy}.'
-            )
-        parts.append(part)
-    dtypes = sorted({part.dtype.name for part in parts})
-    if len(dtypes) > 1:
-        raise TypeError(
-            f'all parts of `initial_state` must share one dtype; got {" and ".join(dtypes)}: pass '
-            f'dtype=tf.{dtypes[0]}.'
-        )
-    return tf.nest.pack_sequence_as(initial_state, parts)
+
+    model: Model
+    state: Any
+    batch_shape: tuple[int, ...]
+    fingerprint: Fingerprint
+    key: Hashable
+
+    @property
+    def num_chains(self) -> int:
+        """Of all chain dimensions."""
+        return math.prod(self.batch_shape)
 
 
-def given(model: Model, initial_state: Any) -> list:
-    """Unconstrained parts of a user's state.
+def find_start(
+    model: Model, initial_state: Any, num_chains: int | None, seed: Any, kept: Kept
+) -> Start:
+    """A start where the density and its gradient are finite.
 
     Args:
       model: the target.
-      initial_state: a nest of tensors in the model's own space.
+      initial_state: in the model's own space, or `None`.
+      num_chains: chains asked for, or `None`.
+      seed: int32 [2], for dispersed starts.
+      kept: with the target.
 
     Raises:
-      ValueError: if it has not the structure or the shapes of the model.
+      TypeError: if a dtype is wrong.
+      ValueError: if no start is found, a shape is wrong, or chains are not kept apart.
     """
-    if not model.event_shapes:
-        return tf.nest.flatten(initial_state)
-    parts = _aligned(model, initial_state)
-    batch_shapes = {
-        tuple(part.shape[: part.shape.rank - rank])
-        for part, rank in zip(parts, model.own_event_ranks, strict=True)
-        if part.shape.rank >= rank
-    }
-    free: list = []
-    if len(batch_shapes) == 1:
-        with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):
-            free = model.unconstrain(parts)
-    fits = free and all(
-        part.shape == (*batch_shape, *event)
-        for batch_shape in batch_shapes
-        for part, event in zip(free, model.event_shapes, strict=True)
-    )
-    if not fits:
-        raise ValueError(
-            '`initial_state` must have the shapes of the model, perhaps with the same chain '
-            f'dimensions before each; got {_describe(model.names, parts)}: pass a state such as '
-            'the model samples.'
-        )
-    _check_support(model, parts, free)
-    return free
-
-
-def dispersed(density: Density, num_chains: int, seed: Any, around: list | None = None) -> list:
-    """Dispersed unconstrained starts where the density and its gradient are finite.
-
-    Each coordinate is uniform on (-2, 2), or within 1 of the point given. Chains without a finite
-    density are drawn again, nearer to the centre each time, or every other time from the prior of
-    the model; a target that is its own prior starts from exact draws.
-
-    Args:
-      density: the target.
-      num_chains: C.
-      seed: int32 [2].
-      around: unconstrained parts [*event] of the centre; default: zero.
-
-    Returns:
-      Parts [C, *event].
-
-    Raises:
-      ValueError: if some chain has found no finite density in 40 rounds.
-    """
-    model = density.model
-    prior = model.prior if around is None else None
-    radius = _RADIUS_AROUND_ZERO if around is None else _RADIUS_AROUND_POINT
-    centre = around or [
-        tf.zeros(shape, dtype)
-        for shape, dtype in zip(model.event_shapes, model.dtypes, strict=True)
-    ]
-    parts: list = []
-    is_finite = np.zeros([num_chains], bool)
-    for attempt in range(_MAX_ROUNDS):
-        seed_now = random.fold_in(seed, tf.constant(attempt))
-        if prior is not None and attempt % 2 == (0 if model.is_prior else 1):
-            fresh = model.unconstrain(prior(num_chains, seed_now))
-        else:
-            fresh = _near(centre, radius, num_chains, seed_now)
-            radius *= _SHRINKAGE
-        parts = fresh if not parts else _where(is_finite, parts, fresh)
-        _, is_finite = density.evaluate(parts)
-        if is_finite.all():
-            return parts
-    raise ValueError(
-        f'no start with a finite density and gradient was found for {np.sum(~is_finite)} of '
-        f'{num_chains} chains: pass `initial_state`, a point or one point per chain inside the '
-        'support of `target`, and look for NaN in its data.'
-    )
-
-
-def _check_support(model, parts, free):
-    """Refuses a state that the way to unconstrained space and back turns into another."""
-    back = model.constrain(free) if model.constrain else parts
-    for name, part, again in zip(model.names, parts, back, strict=True):
-        if not np.allclose(part, again, rtol=_SUPPORT_TOLERANCE, atol=_SUPPORT_TOLERANCE):
-            raise ValueError(
-                f'`initial_state` must lie inside the support of `target`; part {name!r} does not: '
-                'move it there, or leave `initial_state` out.'
-            )
-
-
-def _is_real(dtype):
-    return dtype.is_floating or dtype.is_integer
-
-
-def _aligned(model, initial_state):
-    """The parts of a state in the order of the model's; those of a dict go by their names."""
-    names, parts = part_names(initial_state), tf.nest.flatten(initial_state)
-    if isinstance(initial_state, Mapping):
-        by_name = dict(zip(names, parts, strict=True))
-        fits = sorted(names) == sorted(model.names)
-        parts = [by_name[name] for name in model.names] if fits else []
+    key = ('density', repr(model.structure))
+    found = _unchanged(kept, key)
+    density = Density(model) if found is None else found[0]
+    if initial_state is None:
+        parts = dispersed(density, num_chains or _DEFAULT_NUM_CHAINS, seed)
+        log_probs, is_finite = density.evaluate(parts)
     else:
+        parts = given(model, initial_state)
+        log_probs, is_finite = _evaluate_given(density, parts, num_chains)
+        if not log_probs.shape.rank and num_chains is not None:
+            _check_finite(is_finite)
+            parts = dispersed(density, num_chains, seed, around=parts)
+            log_probs, is_finite = density.evaluate(parts)
+    _check_finite(is_finite)
+    _check_num_chains(num_chains, log_probs.shape)
+    if found is None:
+        check_chains_apart(density, parts, log_probs)
+        found = kept.put(key, (density, fingerprint(model, parts)))
+    state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
+    return Start(density.model, state, tuple(log_probs.shape), found[1], key)
+
+
+def _unchanged(kept, key):
+    """(density, fingerprint) of an earlier call, unless the target has changed since."""
+    found = kept.get(key)
+    if found is not None and found[1].mismatch(found[0].model) is not None:
+        kept.clear()
+        return None
+    return found
+
+
+def _evaluate_given(density, parts, num_chains):
+    """What `Density.evaluate` says of a state; of rank 0 if it is one point without chains."""
+    try:
+        return density.evaluate(parts)
+    except Exception as error:
+        # a target that wants chains may fail without them, but not with them
         try:
-            tf.nest.assert_same_structure(model.structure, initial_state, check_types=False)
-        except (TypeError, ValueError):
-            parts = []
-    if not parts:
+            log_probs, is_finite = density.evaluate([part[tf.newaxis] for part in parts])
+        except Exception:
+            raise error from error.__cause__
+        if log_probs.shape != [1]:
+            raise
+        if num_chains is None:
+            raise ValueError(
+                '`target` fails on a single point but not on a chain that starts there: pass '
+                '`num_chains`, the number of chains to start around `initial_state`.'
+            ) from error.__cause__
+        return log_probs[0], is_finite[0]
+
+
+def _check_finite(is_finite: np.ndarray):
+    """Refuses chains that start where the density or its gradient is not finite."""
+    if is_finite.all():
+        return
+    bad = np.argwhere(~np.atleast_1d(is_finite))
+    raise ValueError(
+        f'the log-density or its gradient is not finite at `initial_state` for {len(bad)} of '
+        f'{is_finite.size} chains, first for chain {tuple(bad[0].tolist())}: start inside the '
+        'support, where the density is finite and smooth.'
+    )
+
+
+def _check_num_chains(num_chains, batch_shape):
+    if num_chains is None or num_chains == batch_shape.num_elements():
+        return
+    if not batch_shape.rank:
         raise ValueError(
-            f'`initial_state` must have the parts {", ".join(model.names)} of `target`; got '
-            f'{", ".join(names)}: pass a dict with these names, or what the model samples.'
+            '`target` must return one log-density per chain; it returned a single one for '
+            f'{num_chains} chains: sum it over the event dimensions alone.'
         )
-    return parts
-
-
-def _near(centre, radius, num_chains, seed):
-    seeds = random.split(seed, len(centre))
-    return [
-        part + radius * (2 * random.uniform([num_chains, *part.shape], seed, part.dtype) - 1)
-        for part, seed in zip(centre, seeds, strict=True)
-    ]
-
-
-def _where(mask, yes, no):
-    """Chain by chain: mask [C], parts [C, *event]."""
-    return [
-        tf.where(np.reshape(mask, [-1] + [1] * (a.shape.rank - 1)), a, b)
-        for a, b in zip(yes, no, strict=True)
-    ]
-
-
-def _describe(names, parts):
-    return ', '.join(f'{name} {tuple(part.shape)}' for name, part in zip(names, parts, strict=True))
+    raise ValueError(
+        f'`num_chains` is {num_chains}, but `initial_state` holds {batch_shape.num_elements()} '
+        f'chains, by the shape {batch_shape} of its log-density: leave `num_chains` out, pass a '
+        'single point to start around, or sum the log-density over the event dimensions.'
+    )

@@ -79,3 +79,26 @@ def _sentence(argument, parts, error, shapes, remedy):
     remedies = (*_REMEDIES, (_SHAPES, shapes or remedy), ('', remedy))
     remedy = next(advice for pattern, advice in remedies if re.search(pattern, str(error)))
     return f'`{argument}` fails{where} with {type(error).__name__} ({reason(error)}): {remedy}.'
+
+
+@contextlib.contextmanager
+def compiling(state: Any) -> Iterator[None]:
+    """Says what to do if XLA cannot compile what runs here.
+
+    Args:
+      state: of the chains.
+
+    Raises:
+      ValueError: if it cannot.
+    """
+    try:
+        with explained('kernel', tf.nest.flatten(state)):
+            yield
+    except ValueError as error:
+        cause = error.__cause__
+        if not isinstance(cause, (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+            raise
+        raise ValueError(
+            'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '
+            f'{reason(cause)}'
+        ) from cause

@@ -6,6 +6,7 @@ step's index. Draws therefore do not depend on how a run is cut into chunks.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,8 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.running import fields as kernel_fields
-from tfp_adaptive.sampling.running.row_buffers import RowBuffers
-from tfp_adaptive.sampling.running.statistics import is_divergent
+from tfp_adaptive.sampling.programs.row_buffers import RowBuffers
+from tfp_adaptive.sampling.programs.statistics import find_field, is_divergent
 
 _CHUNK_BYTES = 2**24
 _MAX_CHUNK_ROWS = 1000
@@ -37,6 +37,48 @@ class Chunk(NamedTuple):
     kernel_results: Any
     traced: Any
     statistics: StepStatistics
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a program has come: all it takes to go on.
+
+    Attributes:
+      state: of the chains.
+      kernel_results: of the last step.
+      num_rows: rows kept so far.
+      accept_prob: sum over steps of the mean acceptance probability.
+      num_divergences: of all steps and chains.
+      seconds: spent, but for compilation.
+    """
+
+    state: Any
+    kernel_results: Any
+    num_rows: int = 0
+    accept_prob: float = 0.0
+    num_divergences: int = 0
+    seconds: float = 0.0
+
+    def after(self, chunk: 'Chunk', num_rows: int, seconds: float) -> 'Position':
+        """The position that a chunk leads to.
+
+        Args:
+          chunk: of the program.
+          num_rows: in it.
+          seconds: it took.
+        """
+        return Position(
+            state=chunk.state,
+            kernel_results=chunk.kernel_results,
+            num_rows=self.num_rows + num_rows,
+            accept_prob=self.accept_prob + float(chunk.statistics.accept_prob),
+            num_divergences=self.num_divergences + int(chunk.statistics.num_divergences),
+            seconds=self.seconds + seconds,
+        )
+
+    def anew(self) -> 'Position':
+        """The first position of a phase that goes on from here; the seconds count as its own."""
+        return Position(self.state, self.kernel_results, seconds=self.seconds)
 
 
 class Pace:
@@ -138,7 +180,7 @@ def make_program(
         row_specs=row_specs,
         capacity=capacity,
         steps_per_row=steps_per_row,
-        has_acceptance=kernel_fields.find_field(start[1], 'log_accept_ratio') is not None,
+        has_acceptance=find_field(start[1], 'log_accept_ratio') is not None,
         pace=Pace(),
         arguments=arguments,
     )
@@ -179,13 +221,13 @@ def _no_statistics(kernel_results):
     Chain by chain, and both in one: sums over chains cost a third of a step of a cheap target. In
     float64, so that the sum hardly depends on how a run is cut into chunks.
     """
-    ratio = kernel_fields.find_field(kernel_results, 'log_accept_ratio')
+    ratio = find_field(kernel_results, 'log_accept_ratio')
     return () if ratio is None else tf.zeros([2, *ratio.shape], tf.float64)
 
 
 def _add(statistics, kernel_results):
     """The sums with one step more."""
-    ratio = kernel_fields.find_field(kernel_results, 'log_accept_ratio')
+    ratio = find_field(kernel_results, 'log_accept_ratio')
     if ratio is None:
         return statistics
     ratio = tf.where(tf.math.is_nan(ratio), tf.constant(-np.inf, ratio.dtype), ratio)

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.kernels import EntropyAdaptiveHMC
-from tfp_adaptive.sampling.targets import user_code
-from tfp_adaptive.sampling.targets.density import Fingerprint
+from tfp_adaptive.sampling import user_code
+from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 from tfp_adaptive.sampling.targets.model import Model
 
 # short moves that the velocity joins into long ones: of all settings tried, the most effective

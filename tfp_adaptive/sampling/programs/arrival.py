@@ -8,7 +8,8 @@ import tensorflow as tf
 from tfp_adaptive.internal import log_density, packing
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.running.phases import Position, compiling
+from tfp_adaptive.sampling.programs.programs import Position
+from tfp_adaptive.sampling.user_code import compiling
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 

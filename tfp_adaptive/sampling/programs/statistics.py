@@ -1,4 +1,4 @@
-"""What is kept of every step beside the state itself."""
+"""What is kept of every step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive.kernels import SamplerKernel
-from tfp_adaptive.sampling.running.fields import find_field
 
 DIVERGENCE_THRESHOLD = -1000.0
 """A step whose log acceptance ratio lies below this counts as divergent."""
 
 _MAX_LEARNED_BYTES = 2**25
+_NESTING_FIELDS = ('inner_results', 'accepted_results')
 
 
 class DrawStatistics(NamedTuple):
@@ -30,6 +30,41 @@ class DrawStatistics(NamedTuple):
     """[num_results] int: gradients a chain has spent since its kernel was bootstrapped."""
     num_leapfrog_steps: Any = ()
     """[num_results, *batch] int: leapfrog steps of the trajectory, for NUTS."""
+
+
+class DrawRows(NamedTuple):
+    """What is kept of every draw."""
+
+    parts: Any
+    """List of unconstrained parts."""
+    own: Any
+    """List of parts in the model's space; empty if these are the same."""
+    statistics: DrawStatistics
+    trace: Any
+    """What the user's `trace_fn` returns."""
+
+    def states(self, structure: Any) -> Any:
+        """The draws in the model's space.
+
+        Args:
+          structure: of the model.
+        """
+        return tf.nest.pack_sequence_as(structure, list(self.own or self.parts))
+
+
+def find_field(kernel_results: Any, name: str) -> Any:
+    """The outermost field of this name in the nested results of any TFP kernel; `None` if absent.
+
+    Args:
+      kernel_results: of a step.
+      name: such as 'log_accept_ratio'.
+    """
+    if hasattr(kernel_results, name):
+        return getattr(kernel_results, name)
+    for nesting in _NESTING_FIELDS:
+        if hasattr(kernel_results, nesting):
+            return find_field(getattr(kernel_results, nesting), name)
+    return None
 
 
 def draw_statistics(kernel_results: Any) -> DrawStatistics:

@@ -1,4 +1,7 @@
-"""Kernel and compiled programs of a run, kept with the target for the next run like it."""
+"""The third stage of `sample`: a kernel on the target as compiled programs.
+
+They are kept with the target for the next run like this one.
+"""
 
 import contextlib
 import dataclasses
@@ -11,21 +14,21 @@ import tensorflow as tf
 
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
-from tfp_adaptive.sampling import cache
+from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.running.arrival import make_arrival
-from tfp_adaptive.sampling.running.kernel_choice import check_density, make_kernel
-from tfp_adaptive.sampling.running.phases import Position
-from tfp_adaptive.sampling.running.programs import Program, make_program
-from tfp_adaptive.sampling.running.signatures import signature
-from tfp_adaptive.sampling.running.statistics import (
+from tfp_adaptive.sampling.kept import Kept
+from tfp_adaptive.sampling.programs.arrival import make_arrival
+from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
+from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
+from tfp_adaptive.sampling.programs.signatures import signature
+from tfp_adaptive.sampling.programs.statistics import (
+    DrawRows,
     draw_statistics,
     keeps_history,
     warmup_statistics_fn,
 )
-from tfp_adaptive.sampling.targets import user_code
-from tfp_adaptive.sampling.targets.initial import Start
 from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.sampling.targets.starts import Start
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,22 @@ class Setup:
     begin_sampling: Callable[[Position], Position]
     make_sampling: Callable[[Position, Position, int], Program]
 
+    def freeze(self, warmup: Position) -> Any:
+        """The kernel that samples: frozen if it can be, else the kernel itself.
 
-def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
+        Args:
+          warmup: its last position.
+        """
+        return _freeze(self.kernel, warmup)
+
+
+def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
     """The setup of an earlier run like this one, whatever its length of the warm-up, or a new one.
 
     Args:
-      target: as `sample` was given it; keeps the setup.
       start: of the chains.
       settings: of the run.
+      kept: with the target.
 
     Raises:
       TypeError: if `kernel` makes no kernel or cannot run on this target and state.
@@ -108,10 +119,10 @@ def find_setup(target: Any, start: Start, settings: Settings) -> Setup:
     }
     shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
     key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
-    found = cache.lookup(target, key)
+    found = kept.get(key)
     descriptions = {path: leaf.text for path, leaf in leaves.items()}
     if found is None:
-        return cache.store(target, key, _make_setup(kernel, descriptions, start, settings))
+        return kept.put(key, _make_setup(kernel, descriptions, start, settings))
     return dataclasses.replace(
         found,
         kernel=kernel,
@@ -129,14 +140,8 @@ def _takes_length(kernel):
     return isinstance(kernel, GradientAdaptiveKernel) and type(kernel).__module__.startswith(own)
 
 
-def freeze(kernel: Any, warmup_kernel_results: Any) -> Any:
-    """The kernel that samples: frozen if it can be, else the kernel itself.
-
-    Args:
-      kernel: the one that warmed up.
-      warmup_kernel_results: its last results.
-    """
-    return kernel.frozen(warmup_kernel_results) if hasattr(kernel, 'frozen') else kernel
+def _freeze(kernel, warmup):
+    return kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
 
 
 def _make_setup(kernel, descriptions, start, settings):
@@ -205,7 +210,7 @@ def _sampling_maker(
     shared: dict[int, Program] = {}
 
     def make_sampling(warmup, position, steps_per_draw):
-        frozen_kernel = freeze(kernel, warmup.kernel_results)
+        frozen_kernel = _freeze(kernel, warmup)
 
         def make():
             return make_program(
@@ -233,11 +238,7 @@ def _with_length(kernel, num_adaptation_steps=None):
 
 
 def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
-    """(state, kernel results) -> what is kept of a draw.
-
-    Returns:
-      (unconstrained parts, parts in the model's space or nothing, `DrawStatistics`, the user's).
-    """
+    """(state, kernel results) -> `DrawRows`."""
 
     def trace(state, kernel_results):
         parts = tf.nest.flatten(state)
@@ -250,7 +251,7 @@ def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
             own_state = tf.nest.pack_sequence_as(model.structure, own or parts)
             with user_code.explained('trace_fn'):
                 users = _to_tensors(trace_fn(own_state, kernel_results))
-        return parts, own, statistics, users
+        return DrawRows(parts, own, statistics, users)
 
     return trace
 

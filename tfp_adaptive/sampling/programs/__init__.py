@@ -1,0 +1,1 @@
+"""A kernel on a target as compiled programs: warm-up and sampling."""

@@ -1,0 +1,72 @@
+"""A density by its values at a few points: whether it is still the one that was compiled."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import random
+from tfp_adaptive.sampling.targets.model import Model
+
+_SEED = (0x70726F62, 0)  # any constant: the same points in every process
+_RADIUS = 0.1
+_TOLERANCE = 100
+_NUM_CHAINS = 3
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """A density by its values at a few points.
+
+    Attributes:
+      points: parts [*batch, *event].
+      log_probs: NumPy array [*batch].
+    """
+
+    points: list
+    log_probs: np.ndarray
+
+    def mismatch(self, model: Model) -> tuple[float, float] | None:
+        """(log-density then, now) at a point where they differ by more than rounding, or `None`.
+
+        Args:
+          model: the target as it is now.
+        """
+        then, now = np.ravel(self.log_probs), np.ravel(_log_probs(model, self.points))
+        if then.shape != now.shape:
+            return then[0], now[0]
+        tolerance = _TOLERANCE * np.finfo(then.dtype).eps
+        scale = np.max(np.abs(then[np.isfinite(then)]), initial=1.0)
+        same = np.isclose(then, now, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        worst = int(np.argmin(same))
+        return None if same.all() else (then[worst], now[worst])
+
+
+def fingerprint(model: Model, parts: list) -> Fingerprint:
+    """The values of the target near a state, computed outside any compiled program.
+
+    Args:
+      model: the target.
+      parts: unconstrained, [*batch, *event].
+    """
+    for radius in (_RADIUS, _RADIUS**3, 0.0):
+        seeds = random.split(tf.constant(_SEED), len(parts))
+        points = [
+            part + radius * random.normal(part.shape, seed, part.dtype)
+            for part, seed in zip(parts, seeds, strict=True)
+        ]
+        log_probs = _log_probs(model, points)
+        if np.isfinite(log_probs).any():
+            break
+    return Fingerprint(points, log_probs)
+
+
+def _log_probs(model, points) -> np.ndarray:
+    """[*batch]; of a model that works on one point at a time, some chains one by one."""
+    points = [tf.identity(point) for point in points]
+    has_chains = model.is_vectorized and points[0].shape.rank > len(model.event_shapes[0])
+    if not has_chains:
+        return np.asarray(model.log_prob_fn(*points))
+    num_chains = len(points[0])
+    chains = [[point[i] for point in points] for i in range(min(num_chains, _NUM_CHAINS))]
+    return np.stack([model.log_prob_fn(*chain) for chain in chains])
