@@ -34,6 +34,7 @@ LAYERS = (
     ('plots',),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+STAGES = ('targets', 'programs', 'storage', 'running', 'findings', 'driver')
 
 MAX_MODULE_LINES = 300
 MAX_FUNCTION_LINES = 60
@@ -174,6 +175,16 @@ def test_imports_point_downwards(module):
         assert LEVEL[area] < LEVEL[module.area], f'{module.name} imports {name}: ' + (
             'axes never import one another' if area in AXES else 'imports point downwards only'
         )
+
+
+@each([module for module in package_modules() if module.name.startswith(f'{PACKAGE}.sampling.')])
+def test_stages_of_a_run_know_of_no_later_one(module):
+    """What all stages share lies beside their folders, and knows of none of them."""
+    stages = {f'{PACKAGE}.sampling.{stage}': level for level, stage in enumerate(STAGES)}
+    own = max((stages[name] for name in stages if module.name.startswith(name)), default=-1)
+    for name in imported_names(module):
+        level = stages.get('.'.join(name.split('.')[:3]), -1)
+        assert level <= own, f'{module.name} imports {name}, of a later stage'
 
 
 @each(package_modules())

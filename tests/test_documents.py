@@ -16,12 +16,22 @@ _OWN_TESTS = {'docs/distributed.md'}
 """Pages whose blocks are alternatives, or need processes of their own; tests of their own run
 every block of them."""
 
+_LONG = {
+    'docs/how-to/extend.md',
+    'docs/how-to/kernels.md',
+    'docs/how-to/preconditioners.md',
+    'docs/how-to/runs.md',
+    'docs/tutorial/hierarchical.md',
+    'docs/tutorial/volatility.md',
+}
+"""Pages of more than half a minute each, among the slow tests."""
+
 PAGES = documents.pages()
 
 
 def with_python():
     return [
-        name
+        pytest.param(name, marks=pytest.mark.slow if name in _LONG else [])
         for name, path in PAGES.items()
         if name not in _OWN_TESTS and '```python' in path.read_text()
     ]

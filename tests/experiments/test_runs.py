@@ -38,6 +38,7 @@ def _run(tmp_path, name, *settings):
     return folder, json.loads((folder / 'record.json').read_text())
 
 
+@pytest.mark.slow
 def test_stochastic_volatility(tmp_path, capsys):
     folder, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY)
     samplers = [run['sampler'] for run in record['runs']]
@@ -73,6 +74,7 @@ _SHORT_BANANA = [
 ]
 
 
+@pytest.mark.slow
 def test_banana(tmp_path):
     _, record = _run(tmp_path, 'banana', *_SHORT_BANANA)
     [table] = record['tables']
@@ -144,6 +146,7 @@ def test_a_device_is_left_out_while_a_step_is_traced(device):
     assert [getattr(module, name) for module, name, _ in places] == own
 
 
+@pytest.mark.slow
 def test_windowed_nuts(tmp_path):
     few = ['num_warmup_steps=40', 'num_results=20', 'only=banana', 'seeds=1']
     _, record = _run(tmp_path, 'windowed_nuts', *few, 'samplers=WindowedNUTS,TFP')
@@ -174,6 +177,7 @@ def test_worse_and_better_are_beyond_three_errors():
     assert verdict([1.0], values)[1] == 'not known'
 
 
+@pytest.mark.slow
 def test_robustness_compiled(tmp_path):
     """The line through years fails without an arrival: its starts are far from its mass."""
     only = 'only=line through years'
@@ -188,6 +192,7 @@ def test_robustness_compiled(tmp_path):
     assert (run['verdict'], run['is_warned']) == ('fail', True)
 
 
+@pytest.mark.slow
 def test_robustness_references_compiled(tmp_path):
     """A short run finds the kept means within its own standard errors."""
     folder, _ = _run(
@@ -273,7 +278,7 @@ _SHORT_CYCLES = [
 @pytest.mark.parametrize(
     ('name', 'num_samplers', 'more'),
     [
-        ('ckam_bimodal', 10, []),
+        pytest.param('ckam_bimodal', 10, [], marks=pytest.mark.slow),
         ('ckam_five_modes', 2, ['samplers=RW,cKAM as published']),
         ('ckam_hypercube', 2, ['samplers=RBAM,cKAM finite', 'num_dims=5']),
     ],
@@ -326,6 +331,7 @@ def test_rows_of_samplers_without_gradients():
     assert peer[7] == 2.0
 
 
+@pytest.mark.slow
 def test_adaptation_pictures(tmp_path):
     lengths = ('num_warmup_steps=300', 'num_results=300', 'num_tuning_steps=20')
     into = tmp_path / 'docs'

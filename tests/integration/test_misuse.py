@@ -418,11 +418,11 @@ TRACES = {
     'NumPy': ({'trace_fn': lambda s, k: s.numpy()}, ValueError, '`trace_fn` fails.*without NumPy'),
 }
 PATHS = {
-    'number': ({'checkpoint': 3}, TypeError, "`checkpoint` must be a path such as 'run.h5'"),
-    'empty': ({'checkpoint': ''}, TypeError, "`checkpoint` must be a path such as 'run.h5'"),
+    'number': ({'checkpoint': 3}, TypeError, "`checkpoint` must be a path such as 'run.npz'"),
+    'empty': ({'checkpoint': ''}, TypeError, "`checkpoint` must be a path such as 'run.npz'"),
     'folder': ({'checkpoint': os.sep}, IsADirectoryError, '`checkpoint` / is a folder: name a'),
     'no folder': (
-        {'checkpoint': pathlib.Path('no', 'such', 'run.h5')},
+        {'checkpoint': pathlib.Path('no', 'such', 'run.npz')},
         FileNotFoundError,
         '`checkpoint`.* lies in a folder that does not exist: create',
     ),
@@ -551,7 +551,7 @@ def assert_refused(row, path):
 def finished(tmp_path_factory):
     """The folder of a run that has ended."""
     folder = tmp_path_factory.mktemp('finished')
-    run(checkpoint=folder / 'run.h5')
+    run(checkpoint=folder / 'run.npz')
     return folder
 
 
@@ -559,12 +559,12 @@ def finished(tmp_path_factory):
 def path(finished, tmp_path):
     """A copy of the run that has ended."""
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / 'run.h5'
+    return tmp_path / 'run.npz'
 
 
 @pytest.mark.parametrize('case', MISUSES)
 def test_one_sentence_names_the_argument_and_the_fix(case, tmp_path):
-    assert_refused(MISUSES[case], tmp_path / 'run.h5')
+    assert_refused(MISUSES[case], tmp_path / 'run.npz')
 
 
 @pytest.mark.parametrize('case', OTHERS)
@@ -603,7 +603,7 @@ def test_no_misuse_of_a_checkpoint_loses_anything(path):
 
 def test_a_misuse_does_not_begin_a_checkpoint(tmp_path):
     """What is refused while the programs are compiled leaves the path to the next call."""
-    path = tmp_path / 'run.h5'
+    path = tmp_path / 'run.npz'
     with pytest.raises(ValueError, match='7 and 2'):
         run(checkpoint=path, kernel=lambda p: tfmc.HamiltonianMonteCarlo(p, tf.ones([7]), 2))
     assert_identical(run(checkpoint=path).states, run().states)

@@ -93,7 +93,10 @@ def test_the_generalised_speed_measure_mixes(num_leapfrog_steps, energy_gradient
 
 
 @rivals
-@ways_to_learn
+@pytest.mark.parametrize(
+    ('num_leapfrog_steps', 'energy_gradient'),
+    [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.slow)],
+)
 def test_rivals_mix_badly_where_scales_differ(rival, num_leapfrog_steps, energy_gradient, seed):
     better = _ill(SPEED, num_leapfrog_steps, energy_gradient, seed)
     worse = _ill(rival, num_leapfrog_steps, energy_gradient, seed)

@@ -16,18 +16,18 @@ BUDGET = 250
 
 
 @functools.cache
-def program(log_prob_fn, num_dims, dtype):
+def program(log_prob_fn, num_dims, dtype, jit_compile):
     like = tf.zeros([NUM_CHAINS, num_dims], dtype)
 
-    @tf.function(autograph=False, jit_compile=True)
+    @tf.function(autograph=False, jit_compile=jit_compile)
     def run(position, seed, max_gradients):
         return arrive.arrive(packed(log_prob_fn, like), position, seed, max_gradients)
 
     return run
 
 
-def run(log_prob_fn, position, seed, budget=BUDGET):
-    found = program(log_prob_fn, position.shape[-1], position.dtype.name)
+def run(log_prob_fn, position, seed, budget=BUDGET, jit_compile=False):
+    found = program(log_prob_fn, position.shape[-1], position.dtype.name, jit_compile)
     return found(position, tf.constant([seed, 0]), tf.constant(budget))
 
 
@@ -47,7 +47,7 @@ def scaled(x):
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 @pytest.mark.parametrize('radius', [2.0, 20.0])
 def test_any_scale(dtype, radius, rng, seed):
-    arrival = run(scaled, starts(rng, 6, radius, dtype), seed)
+    arrival = run(scaled, starts(rng, 6, radius, dtype), seed, jit_compile=dtype == 'float32')
     # the mode has 0, draws some 3, the starts 1e8
     assert np.all(scaled(arrival.position) > -100)
     assert int(arrival.num_gradients) < BUDGET

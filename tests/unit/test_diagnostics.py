@@ -120,10 +120,10 @@ def test_structures_and_chain_dimensions(rng, batch_shape):
         'b': rng.standard_normal([20, *batch_shape]),
         'a': [rng.standard_normal([20, *batch_shape, 2, 3])],
     }
-    for figures in tfpa.sampling.diagnose(states, len(batch_shape)):
-        assert figures['b'].shape == ()
-        assert figures['a'][0].shape == (2, 3)
-        assert np.isfinite(figures['a'][0]).all()
+    for found in tfpa.sampling.diagnose(states, len(batch_shape)):
+        assert found['b'].shape == ()
+        assert found['a'][0].shape == (2, 3)
+        assert np.isfinite(found['a'][0]).all()
 
 
 def test_what_cannot_be_judged_is_nan(rng):
@@ -138,8 +138,8 @@ def test_what_cannot_be_judged_is_nan(rng):
     assert found.max_rhat == max(rhat[0], rhat[3])
     assert found.min_ess <= min(ess[0], ess[3])
     assert runs.run_of_draws(draws).diagnostics.max_rhat == np.inf
-    for figures in tfpa.sampling.diagnose(draws[:3], 1):
-        assert np.isnan(figures).all()
+    for figure in tfpa.sampling.diagnose(draws[:3], 1):
+        assert np.isnan(figure).all()
 
 
 def test_chains_at_rest_in_different_places_have_infinite_rhat():

@@ -49,8 +49,8 @@ def by_hand(scale, weights, bound, effects):
 
 def normal_parts(model, num_chains, seed):
     return [
-        tf.random.stateless_normal([num_chains, *shape], [seed, i], dtype=dtype)
-        for i, (shape, dtype) in enumerate(zip(model.event_shapes, model.dtypes, strict=True))
+        tf.random.stateless_normal([num_chains, *shape], [seed, i], dtype=model.dtype)
+        for i, shape in enumerate(model.event_shapes)
     ]
 
 

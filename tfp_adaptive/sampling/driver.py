@@ -85,12 +85,12 @@ def sample(
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
         goes on until it does, or `max_steps` are taken. Default `None`: `num_results` draws.
-      checkpoint: path of a file, such as 'run.h5', to keep the run in while it goes on; the rows
-        are appended to a file in the folder 'run.h5.rows'. The same call goes on from there after
+      checkpoint: path of a file, such as 'run.npz', to keep the run in while it goes on; the rows
+        are appended to a file in the folder 'run.npz.rows'. The same call goes on from there after
         any interruption, to the same draws bit for bit; one with a larger `num_results` or another
         `until` draws more; `initial_state` has no influence any more. Arrays of the result are then
-        read-only maps of these files, so that memory stays flat. Needs h5py. Default `None`:
-        nothing is written.
+        read-only maps of these files, so that memory stays flat. Default `None`: nothing is
+        written.
       seed: an int or a pair of ints, or anything else that `tfp.random.sanitize_seed` takes. Ints
         make runs reproducible. Default `None`: another run every time, or that of the checkpoint.
       progress: whether to show progress: a bar in terminals and notebooks, else a line at most
@@ -101,7 +101,6 @@ def sample(
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.
 
     Raises:
-      ImportError: if `checkpoint` is given without h5py.
       OSError: if `checkpoint` cannot be written.
       TypeError: if an argument is of the wrong kind, or is no argument of `sample`.
       ValueError: if a count is out of range, if `initial_state` is missing or does not fit, if the

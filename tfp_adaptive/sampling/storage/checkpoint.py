@@ -1,6 +1,6 @@
 """A run on the disk, so that it can be stopped at any moment and go on as if nothing had happened.
 
-At the path that the user gives lies one small HDF5 file: the chains, the learned proposal, the
+At the path that the user gives lies one small NumPy archive: the chains, the learned proposal, the
 settings, and how many rows count. Beside it a folder holds the rows themselves, which are only ever
 appended to. Rows are on the disk before the file that counts them replaces the last one, and rows
 beyond those counted are cut off when the run goes on: whenever a process is killed, the file at the
@@ -8,10 +8,8 @@ path is whole, and so are the rows that it counts.
 """
 
 import contextlib
-import importlib
 import os
 import time
-import warnings
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive._version import __version__
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.storage import admission, state_file
+from tfp_adaptive.sampling.storage.places import check_path, locked
 from tfp_adaptive.sampling.storage.row_files import DiskRows
 from tfp_adaptive.sampling.storage.rows import MemoryRows
 
@@ -36,7 +35,6 @@ def open_store(path: Any) -> Any:
       path: of the checkpoint, or `None` to keep nothing but in memory.
 
     Raises:
-      ImportError: without h5py.
       OSError: if the path cannot be written.
       TypeError: if it is no path.
       ValueError: if there is a file that is no checkpoint, or a damaged one.
@@ -89,7 +87,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         """
         if not isinstance(path, (str, os.PathLike)) or not str(path) or '\0' in str(path):
             raise TypeError(
-                f"`checkpoint` must be a path such as 'run.h5', or None; got {path!r:.60}."
+                f"`checkpoint` must be a path such as 'run.npz', or None; got {path!r:.60}."
             )
         self._path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         self._folder = f'{self._path}.rows'
@@ -98,12 +96,12 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._identity: tuple[dict, dict] = ({}, {})
         self._stored: tuple[dict, dict] | None = None
         self._due = 0.0
-        state_file.check_path(self._path)
+        check_path(self._path)
         if os.path.exists(self._path):
             # refused before anything is made beside it
             state_file.read(self._path)
         with state_file.explained(self._path):
-            self._lock = _locked(self._folder, self._path)
+            self._lock = locked(self._folder, self._path)
         try:
             self._stored = self._read()
         except BaseException:
@@ -270,29 +268,3 @@ class Checkpoint(contextlib.AbstractContextManager):
                 f'{self._folder}: put the file back, or remove that folder to start afresh.'
             )
         return None
-
-
-def _locked(folder, path):
-    """A descriptor of the folder of the rows, which one process at a time may hold."""
-    os.makedirs(folder, exist_ok=True)
-    try:
-        fcntl = importlib.import_module('fcntl')
-    except ImportError:  # not every system has it
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise ValueError(
-            f'`checkpoint` {path} is in use by another run: wait for it, or choose another path.'
-        ) from error
-    except OSError as error:
-        os.close(descriptor)
-        warnings.warn(
-            f'`checkpoint` {path} lies where files cannot be locked ({error.strerror}): see that '
-            'no other run uses it.',
-            stacklevel=5,
-        )
-        return None
-    return descriptor
