@@ -59,10 +59,12 @@ def gradient_free(config: Config, folder: pathlib.Path, progress: bool) -> Outco
 
 
 def _ours(target, settings) -> Callable[[int], np.ndarray]:
-    """Learns, freezes and draws, all with its defaults."""
+    """Learns, freezes and draws."""
     num_chains = settings['num_chains']
     kernel = tfpa.AdaptiveMetropolis(
-        target.log_prob, settings['num_warmup_evaluations'] // num_chains
+        target.log_prob,
+        settings['num_warmup_evaluations'] // num_chains,
+        target_accept_prob=settings['target_accept_prob'],
     )
     warm_up = programs.warm_up_program(kernel, settings['num_warmup_evaluations'] // num_chains)
     draw = programs.sampling_program(kernel, settings['num_evaluations'] // num_chains)
