@@ -12,7 +12,7 @@ def test_every_experiment_loads(name):
     assert config.description
     assert config.run_name == name
     # a job with a set of its own chooses from it by label, and a page has targets of its own
-    has_own = 'only' in config.settings or 'into' in config.settings
+    has_own = not config.settings.keys().isdisjoint({'only', 'into', 'dims'})
     assert has_own or bool(config.target) != bool(config.targets)
 
 

@@ -21,8 +21,11 @@ every_proposal = pytest.mark.parametrize('name', PROPOSALS)
 
 
 def log_likelihood(noise, x, y):
-    exact = -tf.reduce_sum(tf.square(x), axis=-1) / 2 - tf.square(y - x[..., 0]) / 2
-    return exact + 0.5 * noise[..., 0] * tf.cos(y) - 0.125 * tf.cos(y) ** 2
+    """No argument is used more than twice: a graph adds three gradients or more in any order."""
+    difference = y - x[..., 0]
+    wave = tf.cos(difference)
+    exact = -tf.reduce_sum(tf.square(x), axis=-1) / 2 - tf.square(difference) / 2
+    return exact + 0.5 * noise[..., 0] * wave - 0.125 * wave**2
 
 
 def log_prior(x, y):
