@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test slow lint format defaults release clean
+.PHONY: run test quick slow lint format defaults release clean
 
 run: $(VENV)/experiments
 	$(BIN)/python -m experiments run stochastic_volatility
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+quick: $(VENV)/test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m quick
 
 slow: $(VENV)/test,peers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow

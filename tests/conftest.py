@@ -29,12 +29,39 @@ def pytest_configure(config):
     config.addinivalue_line('filterwarnings', 'ignore::tfp_adaptive.sampling.SamplingWarning')
 
 
+_NOT_QUICK = {
+    'test_arrive',
+    'test_bijector',
+    'test_cyclical_metropolis',
+    'test_distribute',
+    'test_energy_gradients',
+    'test_export',
+    'test_first_scale',
+    'test_flow_gradients',
+    'test_kernel_embedding',
+    'test_kernel_functions',
+    'test_particle_filter',
+    'test_preconditioners',
+    'test_pseudo_marginal',
+    'test_russian_roulette',
+    'test_subsampling',
+}
+"""Unit tests that compile too much for the minute of `-m quick`."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """For `--dist loadgroup` of pytest-xdist: tests that share compiled programs share a process.
+    """Marks the quick tests, and groups all of them.
+
+    For `--dist loadgroup` of pytest-xdist: tests that share compiled programs share a process.
 
     Those are the tests of one kernel of the catalogue, and else those of one file; the pages of the
     documents share nothing.
     """
+    for item in items:
+        is_unit = item.path.parent.name == 'unit' and item.path.stem not in _NOT_QUICK
+        if is_unit and item.get_closest_marker('slow') is None:
+            item.add_marker('quick')
     if not config.pluginmanager.hasplugin('xdist'):
         return
     for item in items:

@@ -37,6 +37,7 @@ def gaussian_run() -> SampleRun:
             initial_state=tf.random.stateless_normal([NUM_CHAINS, 2], seed=(20211, 0)),
             seed=(20211, 1),
             progress=False,
+            jit_compile=False,
         )
 
 
