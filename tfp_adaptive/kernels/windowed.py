@@ -1,7 +1,7 @@
 """The core step of classical tuning: move, then tune the step size, and the metric in windows.
 
     F = step_size * eps * C
-    a  = mean acceptance of the chains' moves with F
+    a  = mean acceptance of the chains' moves with F, as the mover takes it
     eps <- rule(a)                                        at every step
     C   <- estimator(draws of the window), rule restarts  at the end of every window
 
@@ -44,6 +44,24 @@ class Step(NamedTuple):
     """Scalar."""
 
 
+class Mean(NamedTuple):
+    """How the acceptance of many chains becomes one number: inverse(mean of forward(a))."""
+
+    forward: Callable[[Tensor], Tensor]
+    """[C] -> [C]."""
+    inverse: Callable[[Tensor], Tensor]
+    """Scalar -> scalar."""
+
+
+ARITHMETIC = Mean(lambda a: a, lambda mean: mean)
+
+_LEAST = 0.01
+
+HARMONIC = Mean(lambda a: 1 / tf.maximum(a, _LEAST), lambda mean: 1 / mean)
+"""Near the least of them, so that a chain in a narrow place is not outvoted by the others; below
+0.01 all count alike, so that one that is stuck does not decide alone."""
+
+
 class Mover(NamedTuple):
     """How chains move with a given proposal."""
 
@@ -54,6 +72,8 @@ class Mover(NamedTuple):
     stable_fraction: float
     """A safe first scale, as a fraction of 1 / sqrt(largest curvature)."""
     uses_velocity: bool = False
+    mean: Mean = ARITHMETIC
+    """Over chains, of what the step-size rule is told."""
 
 
 class Axes(NamedTuple):
@@ -174,7 +194,9 @@ def _sums(axes, before, taken, tuning):
         num_chains=tf.cast(chains.count(is_alive), dtype),
         num_alive=tf.reduce_sum(tf.cast(is_alive, dtype)),
         accept_prob=tf.reduce_sum(taken.accept_prob),
-        accept_prob_alive=tf.reduce_sum(chains.keep(is_alive, taken.accept_prob)),
+        accept_prob_alive=tf.reduce_sum(
+            chains.keep(is_alive, axes.mover.mean.forward(taken.accept_prob))
+        ),
         metric=axes.metric.collect(tuning.metric, after.position, after.score, is_alive),
     )
 
@@ -186,7 +208,7 @@ def _learn(axes, tuning, sums, step):
     collects, ends = (
         tf.gather(tf.constant(np.asarray(flags, bool)), tf.minimum(step, last)) for flags in plan
     )
-    accept_prob = sums.accept_prob_alive / tf.maximum(sums.num_alive, 1)
+    accept_prob = axes.mover.mean.inverse(sums.accept_prob_alive / tf.maximum(sums.num_alive, 1))
     step_state = rule.update(tuning.step_size, accept_prob)
     draws = _select(collects, metric.absorb(tuning.metric, sums.metric), tuning.metric)
     factor = tf.cond(ends, lambda: metric.factor(draws), lambda: tuning.factor)

@@ -26,7 +26,8 @@ class WindowedNUTS(windowed_base.WindowedKernel):
 
     One step, for every chain at q: the trajectory runs on z, where q + step_size * eps * C z is the
     position, with unit mass and unit step. During the first `num_adaptation_steps` steps eps and C
-    are tuned as in `WindowedHMC`, towards the acceptance probability averaged over the tree.
+    are tuned as in `WindowedHMC`, by the mean acceptance probability over the tree of each chain, and
+    the harmonic mean of that over chains: a step that chains in narrow places accept too.
 
     `KernelResults.log_accept_ratio` is the logarithm of that average, or -inf where the trajectory
     diverged, that is, where its energy error passed `max_energy_diff`; `info.num_nonfinite` counts
@@ -208,7 +209,10 @@ def _mover(metric, max_tree_depth, max_energy_diff) -> windowed.Mover:
         )
 
     return windowed.Mover(
-        draw=lambda seed, num_chains, event_size, dtype: seed, move=move, stable_fraction=0.5
+        draw=lambda seed, num_chains, event_size, dtype: seed,
+        move=move,
+        stable_fraction=0.5,
+        mean=windowed.HARMONIC,
     )
 
 
