@@ -236,6 +236,18 @@ def test_nuts_pools_over_replicas(seed):
     assert found[1].adaptation.optimizer.metric.count == 0  # no window yet
 
 
+def test_nuts_hears_a_chain_in_a_narrow_place():
+    """The harmonic mean over chains, and nearly nothing of one that is stuck."""
+    forward, inverse = tfpa.WindowedNUTS(targets.SKEWED.log_prob, 1)._axes.mover.mean
+    for accept_probs, expected in (
+        ([0.8, 0.8], 0.8),
+        ([0.9, 0.9, 0.1], 3 / (2 / 0.9 + 10)),
+        ([0.9, 0.0], 2 / (1 / 0.9 + 100)),
+    ):
+        found = inverse(tf.reduce_mean(forward(tf.constant(accept_probs, tf.float64))))
+        assert float(found) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize('make', [tfpa.WindowedHMC, tfpa.WindowedNUTS])
 @pytest.mark.parametrize(
     ('name', 'value', 'error'),
