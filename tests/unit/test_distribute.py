@@ -117,11 +117,12 @@ def test_arguments_are_checked(run, strategy, state):
         ('current_state', None),
         ('trace_fn', 'all'),
         ('trace_fn', lambda state: state),
+        ('trace_fn', lambda state, results: [object()]),
         ('seed', 'x'),
         ('seed', (1, 2, 3)),
         ('jit_compile', 'yes'),
     ):
-        with pytest.raises(TypeError, match=f'`{name}` must be'):
+        with pytest.raises(TypeError, match=f'`{name}` must'):
             run(**{'num_results': 3, 'current_state': state, name: wrong})
     for name, wrong in (
         ('num_results', 0),

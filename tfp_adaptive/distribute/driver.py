@@ -144,7 +144,9 @@ def sample_chain(
         return _loop_inside(strategy, kernel, plan, keep, (state, results), seed, jit_compile)
 
     def keep(state, results):
-        return state, trace_fn(state, results) if trace_fn is not None else ()
+        if trace_fn is None:
+            return state, ()
+        return state, arguments.traced_tensors(trace_fn(state, results))
 
     program = run if tf.inside_function() else tf.function(run, autograph=False)
     return program(current_state, previous_kernel_results, seed)

@@ -121,3 +121,35 @@ def _takes(function: Callable, count: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def traced_tensors(traced: Any) -> Any:
+    """What a `trace_fn` returned, as a nest of tensors.
+
+    Args:
+      traced: nest of tensors and numbers.
+
+    Raises:
+      TypeError: if there is anything else in it.
+      ValueError: if a shape is not static.
+    """
+    try:
+        traced = tf.nest.map_structure(tf.convert_to_tensor, traced)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            '`trace_fn` must return a nest of tensors and numbers, such as '
+            'kernel_results.is_accepted or a dict of them; got '
+            f'{type(traced).__name__} {traced!r:.80}.'
+        ) from error
+    for leaf in tf.nest.flatten(traced):
+        if not (leaf.dtype.is_floating or leaf.dtype.is_integer or leaf.dtype.is_bool):
+            raise TypeError(
+                f'`trace_fn` must return tensors of numbers or bools; got {leaf.dtype.name}: leave '
+                'it out.'
+            )
+        if not leaf.shape.is_fully_defined():
+            raise ValueError(
+                f'`trace_fn` must return tensors of static shape; got {leaf.shape}: use '
+                'tf.ensure_shape.'
+            )
+    return traced

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling import user_code
@@ -250,33 +251,10 @@ def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
         if trace_fn is not None:
             own_state = tf.nest.pack_sequence_as(model.structure, own or parts)
             with user_code.explained('trace_fn'):
-                users = _to_tensors(trace_fn(own_state, kernel_results))
+                users = arguments.traced_tensors(trace_fn(own_state, kernel_results))
         return DrawRows(parts, own, statistics, users)
 
     return trace
-
-
-def _to_tensors(traced):
-    try:
-        traced = tf.nest.map_structure(tf.convert_to_tensor, traced)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            '`trace_fn` must return a nest of tensors and numbers, such as '
-            'kernel_results.is_accepted or a dict of them; got '
-            f'{type(traced).__name__} {traced!r:.80}.'
-        ) from error
-    for leaf in tf.nest.flatten(traced):
-        if not (leaf.dtype.is_floating or leaf.dtype.is_integer or leaf.dtype.is_bool):
-            raise TypeError(
-                f'`trace_fn` must return tensors of numbers or bools; got {leaf.dtype.name}: leave '
-                'it out.'
-            )
-        if not leaf.shape.is_fully_defined():
-            raise ValueError(
-                f'`trace_fn` must return tensors of static shape; got {leaf.shape}: use '
-                'tf.ensure_shape.'
-            )
-    return traced
 
 
 @contextlib.contextmanager
