@@ -9,37 +9,24 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments import programs
+from experiments.pages.tutorial_runs import (
+    COVARIANCE,
+    MEANS,
+    REGION,
+    SCALES,
+    START,
+    VELOCITY,
+    gaussian,
+    hmc,
+    mixture,
+    of_one_scale,
+    of_ten_scales,
+    sample,
+)
 from tfp_adaptive.plots.dynamics import trajectory
 from tfp_adaptive.plots.tuning import estimated_covariance
 
-COVARIANCE = np.array([[1.0, 1.8], [1.8, 4.0]])
-START, VELOCITY = [1.0, 0.5], [0.5, 1.5]
-REGION = [[-3.0, 3.0], [-6.0, 6.0]]
-SCALES = np.geomspace(0.1, 10.0, 10)
-MEANS = np.array([[-5.0, -3.0], [5.0, -3.0], [0.0, 5.0]])
 COUNTS = (10, 30, 100, 300)
-
-
-def gaussian(x: tf.Tensor) -> tf.Tensor:
-    """N(0, COVARIANCE)."""
-    precision = tf.constant(np.linalg.inv(COVARIANCE), x.dtype)
-    return -tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1) / 2
-
-
-def of_ten_scales(x: tf.Tensor) -> tf.Tensor:
-    """Independent normals with deviations `SCALES`."""
-    return -tf.reduce_sum((x / tf.constant(SCALES, x.dtype)) ** 2, axis=-1) / 2
-
-
-def of_one_scale(x: tf.Tensor) -> tf.Tensor:
-    """Ten independent standard normals."""
-    return -tf.reduce_sum(x**2, axis=-1) / 2
-
-
-def mixture(x: tf.Tensor) -> tf.Tensor:
-    """Three standard normals far apart, of equal weight."""
-    offsets = x[..., tf.newaxis, :] - tf.constant(MEANS, x.dtype)
-    return tf.reduce_logsumexp(-tf.reduce_sum(offsets**2, axis=-1) / 2, axis=-1)
 
 
 def pictures(
@@ -78,7 +65,7 @@ def _steps(settings, figures, numbers, animations):
     for panel, (name, step_size) in zip(
         figure.subfigures(3, 1), settings['step_sizes'].items(), strict=True
     ):
-        run = _sample(gaussian, settings, _hmc(step_size), num_warmup_steps=0)
+        run = sample(gaussian, settings, hmc(step_size), num_warmup_steps=0)
         tfpa.plots.traces(run, ['x[1]'], figure=panel)
         panel.suptitle(f'step size {step_size:g}', fontsize=11)
         numbers |= {
@@ -88,10 +75,6 @@ def _steps(settings, figures, numbers, animations):
         }
     numbers |= {'num_results': settings['num_results'], 'num_draws': 4 * settings['num_results']}
     figures['steps'] = figure
-
-
-def _hmc(step_size):
-    return lambda log_prob: tfp.mcmc.HamiltonianMonteCarlo(log_prob, step_size, 5)
 
 
 def _integrators(settings, figures, numbers, animations):
@@ -224,7 +207,7 @@ def _tuned(target, num_steps, schedule):
 
 def _metric(settings, figures, numbers, animations):
     """The covariance of a growing number of draws."""
-    run = _sample(gaussian, settings, _hmc(settings['step_sizes']['good']), num_warmup_steps=0)
+    run = sample(gaussian, settings, hmc(settings['step_sizes']['good']), num_warmup_steps=0)
     draws = run.states[:, 0]
     figures['metric'] = tfpa.plots.metric(draws, COVARIANCE, COUNTS)
 
@@ -243,13 +226,13 @@ def _metric(settings, figures, numbers, animations):
 def _modes(settings, figures, numbers, animations):
     """Chains about one mode each: everything looks learned, and R-hat tells that it is not."""
     start = tf.constant(MEANS[[0, 0, 1, 2]], tf.float32)
-    run = _sample(mixture, settings, None, initial_state=start)
+    run = sample(mixture, settings, None, initial_state=start)
     numbers |= {
         'modes_accept': run.diagnostics.accept_prob,
         'modes_rhat': run.diagnostics.max_rhat,
         'modes_warning': run.warnings[0],
     }
-    alone = _sample(mixture, settings, None, initial_state=tf.constant(MEANS[[0] * 4], tf.float32))
+    alone = sample(mixture, settings, None, initial_state=tf.constant(MEANS[[0] * 4], tf.float32))
     numbers['one_mode_rhat'] = alone.diagnostics.max_rhat
     diagnosis = (
         f'R-hat {run.diagnostics.max_rhat:.1f}, acceptance {run.diagnostics.accept_prob:.2f}'
@@ -268,7 +251,7 @@ def _modes(settings, figures, numbers, animations):
 
 def _entropy(settings, figures, numbers, animations):
     """The same Gaussian, learned by the entropy objective."""
-    run = _sample(gaussian, settings, None)
+    run = sample(gaussian, settings, None)
     figures['entropy'] = tfpa.plots.adaptation(run, COVARIANCE)
     figures['ellipses'] = tfpa.plots.ellipses(
         [_learned(run, count) for count in COUNTS],
@@ -300,23 +283,6 @@ def _entropy(settings, figures, numbers, animations):
 def _learned(run, count):
     factor = np.asarray(run.warmup_preconditioner[count - 1], np.float64)
     return factor @ factor.T
-
-
-def _sample(target, settings, kernel, num_warmup_steps=None, initial_state=None):
-    if num_warmup_steps is None:
-        num_warmup_steps = settings['num_warmup_steps']
-    if initial_state is None:
-        initial_state = tf.random.stateless_normal([4, 2], seed=(settings['seed'], 0))
-    return tfpa.sample(
-        target,
-        settings['num_results'],
-        num_warmup_steps,
-        initial_state=initial_state,
-        kernel=kernel,
-        num_steps_between_results=0,
-        seed=settings['seed'],
-        progress=False,
-    )
 
 
 def close(figures: dict[str, Any]) -> None:
