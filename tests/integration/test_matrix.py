@@ -20,7 +20,7 @@ IN_TURN = ('mala', 'random_walk', 'gradient_mala_exact')
 """Kernels of the default run, one a composition: those that are cheap to trace."""
 
 IN_ADDITION = (
-    ('transformed', 'hmc6_banded', 'graph'),
+    ('transformed', 'hmc3_banded', 'graph'),
     ('adapter_of_transformed', 'hmc2', 'graph'),
     ('exchange', 'hmc2_momentum', 'graph'),
     ('exchange', 'random_walk', 'xla'),

@@ -134,9 +134,9 @@ KERNELS = (
         'hmc3_diagonal', _hmc(3, preconditioner=_P.diagonal()), _exactly(3), _roulette, 0, True, 2
     ),
     Entry(
-        'hmc6_banded',
-        _hmc(6, preconditioner=_P.banded(bandwidth=2)),
-        _exactly(6),
+        'hmc3_banded',
+        _hmc(3, preconditioner=_P.banded(bandwidth=2)),
+        _exactly(3),
         _roulette,
         max_copies=2,
     ),
@@ -173,7 +173,7 @@ FLOW_OF_TWO_STEPS = Entry(
 )
 """Takes too long to compile for every test; for those of what L > 1 adds to a flow."""
 
-REPRESENTATIVES = ('hmc2', 'hmc6_banded', 'hmc2_momentum', 'random_walk')
+REPRESENTATIVES = ('hmc2', 'hmc3_banded', 'hmc2_momentum', 'random_walk')
 """One of every form of program: unrolled and dense, looped with a scan, one that carries a velocity
 and one that carries no score."""
 
