@@ -114,7 +114,7 @@ def _with_gaps(x):
 
 
 @pytest.mark.parametrize('name', _MAKERS)
-def test_chains_without_density_have_no_say(name, seed):
+def test_nothing_is_learned_from_chains_without_density(name, seed):
     """What is learned beside them, with the same noise, is what is learned without them."""
     kernel = _MAKERS[name](_with_gaps, 5)
     good = slice(0, 4)

@@ -199,7 +199,7 @@ def offers(before: ChainState, after: ChainState, uniforms: Tensor, share: Tenso
     """What chains offer: each its state, for each of the points, with a small probability.
 
     Args:
-      before: a chain without density there has no say.
+      before: a chain without density there is left out.
       after: the states that are offered.
       uniforms: [C, m].
       share: the probability.

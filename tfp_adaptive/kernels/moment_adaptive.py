@@ -121,7 +121,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
 
 
 def alive(state: ChainState) -> Tensor:
-    """[C] bool: a chain that never had a density cannot move, so it has no say in learning."""
+    """[C] bool: a chain that never had a density cannot move, so nothing is learned from it."""
     return tf.math.is_finite(state.log_prob)
 
 

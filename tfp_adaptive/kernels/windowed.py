@@ -186,7 +186,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
 
 
 def _sums(axes, before, taken, tuning):
-    # a chain that never had a density cannot move, whatever is learned: it has no say
+    # a chain that never had a density cannot move, whatever is learned: it is left out
     is_alive = tf.math.is_finite(before.log_prob)
     after = taken.transition.state
     dtype = after.position.dtype

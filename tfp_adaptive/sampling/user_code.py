@@ -27,7 +27,7 @@ _CHATTER = (
 
 
 def is_ours(error: Exception) -> bool:
-    """Whether an error already speaks of the arguments of `sample`."""
+    """Whether an error already names an argument of `sample`."""
     return bool(_OURS.match(str(error)))
 
 

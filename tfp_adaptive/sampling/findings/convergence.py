@@ -1,4 +1,4 @@
-"""What a statistician would hold against a run, in sentences that say what to do.
+"""What is wrong with a run, in sentences that say what to do.
 
 Bounds on R-hat and effective sample size are those of Vehtari et al. (2021). What concerns the
 warm-up is in `settling`.

@@ -71,7 +71,7 @@ def drift_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
     Its size is the entropy of the proposal, a log-volume. It drifts if, over the last quarter of
     the adaptation, a line through the means of ten batches rises or falls by more than 0.05 nats
     a coordinate, and by more than three standard errors. The proposal that is frozen is exact
-    whatever its size: where chains mix, only 0.25 nats are worth a word.
+    whatever its size: where chains mix, only 0.25 nats are worth a warning.
 
     Args:
       run: a `SampleRun`.

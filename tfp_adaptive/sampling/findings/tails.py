@@ -1,4 +1,4 @@
-"""What effective sizes and R-hat of coordinates do not show: power-law tails, log-densities apart.
+"""Troubles that ESS and R-hat of coordinates do not show: heavy tails, log-densities that disagree.
 
 The tail is that of the largest distance of a coordinate from its mean, in standard deviations: its
 exceedances over a high level follow a generalised Pareto distribution whose shape is that of the

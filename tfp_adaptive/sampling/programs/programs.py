@@ -92,11 +92,11 @@ class Pace:
         self.num_rows = 1
 
     def start_again(self) -> None:
-        """Takes a new run's first steps for dearer than the last ones of the run before."""
+        """Starts a new run with short calls: its first steps may take longer than the last ones."""
         self.num_rows = max(1, self.num_rows // self._MAX_GROWTH)
 
     def learn(self, num_rows: int, seconds: float) -> None:
-        """Takes account of a call; not of all it says, as the first steps may be cheap ones.
+        """Adapts to the time that a call took, by a limited factor: the first steps may be cheap.
 
         Args:
           num_rows: it took.
@@ -187,7 +187,7 @@ def make_program(
 
 
 def _vary(loop_vars):
-    """The same values, which XLA cannot see to be those of the round before.
+    """The same values, in a form in which XLA does not see that they have not changed.
 
     XLA takes every argument of the function calls that tf.vectorized_map makes, within an
     auto-batched joint distribution, to be a compile-time constant; so by whatever a position is

@@ -54,7 +54,7 @@ def signature(value: Any, name: str, target: Any = None) -> dict[str, Leaf]:
       value: a kernel, by its `parameters`; a function, by its code and what that refers to; a
         record, a list or a dict by their items; an array by its content.
       name: of the root.
-      target: an object that goes by the name of 'target' wherever it occurs.
+      target: an object whose text is 'target' wherever it occurs.
 
     Returns:
       {path: leaf}, such as {'kernel': ..., 'kernel.num_leapfrog_steps': Leaf('2')}.

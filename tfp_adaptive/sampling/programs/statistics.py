@@ -91,7 +91,7 @@ def draw_statistics(kernel_results: Any) -> DrawStatistics:
 
 
 def is_divergent(kernel_results: Any) -> Any:
-    """[*batch] bool, whether each chain's step diverged, by the kernel's own word where it has one.
+    """[*batch] bool, whether each chain's step diverged; as the kernel reports it, where it does.
 
     Without gradients nothing is integrated, and a proposal far out is only rejected.
 

@@ -42,8 +42,8 @@ class Execution(contextlib.AbstractContextManager):
           seed: int32 [2]; step k uses it folded with k.
           rows: has a method `append`; holds as many rows as `position` counts.
           progress: whether to show progress.
-          store: where the run is kept; its method `begin` hears that the program is compiled, and
-            `moved` hears of every chunk.
+          store: where the run is kept; its method `begin` is called once the program is compiled,
+            and `moved` after every chunk.
           figures_fn: leaves of the rows of a chunk -> figures to show beside the acceptance; called
             for the chunks that are shown alone.
         """

@@ -153,7 +153,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._identity[1].update(facts)
 
     def restore(self, phase: str, first: Position) -> Position:
-        """Where a phase stands.
+        """The position at which a phase was saved, or its first one.
 
         Args:
           phase: its name.
@@ -194,7 +194,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         return self._rows[phase]
 
     def begin(self) -> None:
-        """Saves a new run before its first rows, which would belong to nobody without it.
+        """Saves a new run before its first rows, so that rows always belong to a saved run.
 
         Raises:
           OSError: if it cannot be saved.

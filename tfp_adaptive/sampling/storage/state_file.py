@@ -22,7 +22,7 @@ BINARY = getattr(os, 'O_BINARY', 0)
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """What the operating system refuses, in terms of the argument.
+    """Rewords errors of the operating system, so that they name the argument.
 
     Args:
       path: of the file that is written.
