@@ -201,8 +201,7 @@ class EntropyEstimate(NamedTuple):
     """Derivative in A of log det(I + D) minus the weighted penalty; every group [C, D], or [0, D]
     where there is none."""
     forms: Pairs
-    """The same derivative in D: sum_m left_m^T dD right_m, every group [C, D],
-    or [0, D] where there is none."""
+    """The same derivative in D: sum_m left_m^T dD right_m, groups [C, D], or [0, D] for none."""
     is_finite: Tensor
     """[C] whether every quantity of this chain was finite."""
     spectral_radius: Tensor
@@ -297,4 +296,5 @@ class Sampler(NamedTuple):
     """Whether the chain state carries a velocity."""
     sequence_limit: int = 0
     """`Proposal.sequence_limit` of the moves it makes."""
-    num_values: int = 0  # evaluations of the log-density without its gradient, a step
+    num_values: int = 0
+    """Evaluations of the log-density without its gradient, a step."""

@@ -145,11 +145,7 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
         'num_results': num_results,
         'min_ess': min_ess,
         'max_rhat': max_rhat,
-        'num_gradients': draws.num_gradients,
-        'num_warmup_gradients': draws.num_warmup_gradients,
-        'compile_seconds': draws.compile_seconds,
-        'warmup_seconds': draws.warmup_seconds,
-        'sampling_seconds': draws.sampling_seconds,
+        **draws.costs,
     }
 
 

@@ -58,6 +58,11 @@ class Draws:
     warmup_seconds: float
     sampling_seconds: float
 
+    @property
+    def costs(self) -> dict[str, float]:
+        """Everything but the states, by name."""
+        return {name: value for name, value in vars(self).items() if name != 'states'}
+
 
 Sampler = Callable[[int], Draws]
 """seed -> draws; compiled at its first call."""

@@ -151,6 +151,23 @@ def test_the_smoothed_score_is_that_of_kalman(transition, seed):
     assert abs(np.mean(np.exp(value - kalman()) * other) - slope) > 5 * np.std(terms) / 141
 
 
+def test_the_smoothed_score_holds_particles_fixed(seed):
+    """All particles move with theta, but only one term of the densities, theta itself, does."""
+    estimator = estimators.particle_filter(
+        lambda z, theta: theta[..., None, None] * z,
+        bootstrap,
+        observe,
+        tf.constant(DATA),
+        5,
+        initial_log_prob_fn=lambda x, theta: initial_density(x, theta) + theta[..., None],
+        transition_log_prob_fn=lambda new, x, last, now, theta: initial_density(new, theta),
+        lag=2,
+    )
+    theta = tf.fill([3], tf.constant(THETA, tf.float64))
+    _, score = value_and_score(estimator, draw(estimator, 3, seed), theta)
+    np.testing.assert_allclose(score, 1.0)
+
+
 def test_a_shorter_lag_is_less_noisy(seed):
     """Long ancestries share few ancestors."""
     noise = draw(make(20), 4000, seed)

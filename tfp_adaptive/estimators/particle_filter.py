@@ -4,6 +4,7 @@ Notation (T observations, N particles, S state size):
     x_tj   particle, [S];  w_tj  its weight;  a_tj  its ancestor
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,6 +25,26 @@ class _Cloud(NamedTuple):
     increments: Any
     """[*batch, N, L], log p(x_t, y_t | x_{t-1}) of the last L steps of each ancestry, the oldest
     first; or ()."""
+
+
+class _Model(NamedTuple):
+    """A state space model, as `particle_filter` was given it."""
+
+    initial_fn: Callable
+    transition_fn: Callable
+    """Returns a pair."""
+    observation_log_prob_fn: Callable
+    initial_log_prob_fn: Callable | None
+    transition_log_prob_fn: Callable | None
+    lag: int
+
+    @property
+    def is_smoothed(self) -> bool:
+        return self.transition_log_prob_fn is not None
+
+    def held(self, particles):
+        """Particles, which the smoothed score holds fixed."""
+        return tf.stop_gradient(particles) if self.is_smoothed else particles
 
 
 def particle_filter(
@@ -96,6 +117,7 @@ def particle_filter(
     """
     arguments.count('num_particles', num_particles, least=1)
     arguments.count('state_size', state_size, least=1)
+    arguments.count('lag', lag, least=1)
     observations = tf.convert_to_tensor(observations)
     if not observations.shape.rank or not observations.shape[0]:
         raise ValueError(
@@ -106,57 +128,70 @@ def particle_filter(
             '`transition_log_prob_fn` and `initial_log_prob_fn` make the smoothed score together; '
             'got one of them.'
         )
-    arguments.count('lag', lag, least=1)
+    model = _Model(
+        initial_fn,
+        transition_fn if is_guided else _unguided(transition_fn),
+        observation_log_prob_fn,
+        initial_log_prob_fn,
+        transition_log_prob_fn,
+        lag,
+    )
     num_steps = observations.shape[0]
-    is_smoothed = transition_log_prob_fn is not None
 
     def log_likelihood(noise, *parts):
         data = tf.cast(observations, noise.dtype)
         uniforms, normals = _over_time(noise, num_steps, num_particles, state_size)
-
-        def step(carried, inputs):
-            cloud, total, complete = carried
-            uniform, normal, last, now = inputs
-            cloud, oldest = resampled(cloud, uniform), ()
-            moved = transition_fn(normal, cloud.particles, last, now, *parts)
-            particles, log_ratio = moved if is_guided else (moved, 0.0)
-            particles = tf.stop_gradient(particles) if is_smoothed else particles
-            observed = observation_log_prob_fn(now, particles, *parts)
-            increments = ()
-            if transition_log_prob_fn is not None:
-                new = observed + transition_log_prob_fn(
-                    particles, cloud.particles, last, now, *parts
-                )
-                oldest = cloud.increments[..., 0]
-                increments = tf.concat([cloud.increments[..., 1:], new[..., tf.newaxis]], axis=-1)
-            cloud = _Cloud(particles, observed + log_ratio, increments)
-            return cloud, total + _log_mean(cloud.log_weights), _completed(complete, cloud, oldest)
-
-        particles = initial_fn(normals[0], *parts)
-        shape = tf.concat([tf.shape(noise)[:-1], [num_particles, state_size]], axis=0)
-        particles = tf.ensure_shape(tf.broadcast_to(particles, shape), normals.shape[1:])
-        particles = tf.stop_gradient(particles) if is_smoothed else particles
-        log_weights = observation_log_prob_fn(data[0], particles, *parts)
-        increments, complete = (), ()
-        if initial_log_prob_fn is not None:
-            first = log_weights + initial_log_prob_fn(particles, *parts)
-            increments = tf.pad(
-                first[..., tf.newaxis], [[0, 0]] * first.shape.rank + [[lag - 1, 0]]
-            )
-            complete = tf.zeros_like(first[..., 0])
-        cloud = _Cloud(particles, log_weights, increments)
-        carried = cloud, _log_mean(log_weights), complete
+        carried = _first(model, normals[0], data[0], parts)
         if num_steps > 1:
             inputs = uniforms[1:], normals[1:], data[:-1], data[1:]
+            step = functools.partial(_next, model, parts)
             carried = tf.foldl(step, inputs, initializer=carried)
         cloud, total, complete = carried
-        if not is_smoothed:
+        if not model.is_smoothed:
             return total
         complete = _completed(complete, cloud, tf.reduce_sum(cloud.increments, axis=-1))
         return tf.stop_gradient(total) + (complete - tf.stop_gradient(complete))
 
     noise_size = num_steps * (1 + num_particles * state_size)
     return Estimator(noise_size, log_likelihood, num_steps * num_particles)
+
+
+def _unguided(transition_fn):
+    """A proposal that is the transition itself."""
+    return lambda *arguments: (transition_fn(*arguments), 0.0)
+
+
+def _first(model, normals, now, parts):
+    """(particles at t = 0, their log-estimate, what has been smoothed)."""
+    particles = model.initial_fn(normals, *parts)
+    particles = tf.ensure_shape(tf.broadcast_to(particles, tf.shape(normals)), normals.shape)
+    particles = model.held(particles)
+    log_weights = model.observation_log_prob_fn(now, particles, *parts)
+    increments, complete = (), ()
+    if model.is_smoothed:
+        first = log_weights + model.initial_log_prob_fn(particles, *parts)
+        waiting = [[0, 0]] * first.shape.rank + [[model.lag - 1, 0]]
+        increments = tf.pad(first[..., tf.newaxis], waiting)
+        complete = tf.zeros_like(first[..., 0])
+    return _Cloud(particles, log_weights, increments), _log_mean(log_weights), complete
+
+
+def _next(model, parts, carried, inputs):
+    """The same one observation later."""
+    cloud, total, complete = carried
+    uniform, normals, last, now = inputs
+    cloud, oldest = resampled(cloud, uniform), ()
+    particles, log_ratio = model.transition_fn(normals, cloud.particles, last, now, *parts)
+    particles = model.held(particles)
+    observed = model.observation_log_prob_fn(now, particles, *parts)
+    increments = ()
+    if model.is_smoothed:
+        new = model.transition_log_prob_fn(particles, cloud.particles, last, now, *parts)
+        oldest = cloud.increments[..., 0]
+        new = (observed + new)[..., tf.newaxis]
+        increments = tf.concat([cloud.increments[..., 1:], new], axis=-1)
+    cloud = _Cloud(particles, observed + log_ratio, increments)
+    return cloud, total + _log_mean(cloud.log_weights), _completed(complete, cloud, oldest)
 
 
 def resampled(cloud: _Cloud, uniform: tf.Tensor) -> _Cloud:
