@@ -8,60 +8,58 @@ from experiments import samplers, targets
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome, as_run
 from experiments.tables import Table
+from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS
+
+_REFRESHMENT = 0.6
 
 
 def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
-    """Minimum ESS per gradient of every target and seed, with the longer trajectory beside it."""
+    """Minimum ESS per gradient of every target and seed, with the other kernel beside it."""
     del folder
     seeds = config.settings['seeds']
     rows, runs = [], []
     for label, arguments in config.chosen_targets():
         target = targets.make(**arguments)
-        default, longer = [], []
+        is_short = target.event_size < MANY_DIMENSIONS
+        lengths = (1, 2) if is_short else (2, 1)
+        kept = {} if is_short else {'momentum_refreshment': _REFRESHMENT}
+        default, other = [], []
         for seed in seeds:
-            settings = {**config.settings, 'seed': seed}
+            settings = {**config.settings, 'seed': seed, 'num_leapfrog_steps': lengths[1]}
             default.append(samplers.run_default(target, settings, progress)[1])
-            longer.append(samplers.run_adaptive('longer', target, settings, progress)[1])
-        for performances in (default, longer):
+            other.append(samplers.run_adaptive('other', target, settings, progress, **kept)[1])
+        for performances in (default, other):
             runs += [
                 as_run(p, target=label, seed=s) for p, s in zip(performances, seeds, strict=True)
             ]
-        rows.append(_row(label, target.event_size, default, longer))
-    length = config.settings['num_leapfrog_steps']
+        rows.append(
+            [label, target.event_size, *_row(lengths[0], default), *_row(lengths[1], other)]
+        )
+    figures = ['L', *(f'seed {seed}' for seed in seeds)]
+    figures += ['median', 'max R-hat', 'acceptance', 'warm-up gradients']
     table = Table(
         title='Defaults: minimum ESS per gradient',
-        columns=[
-            *('target', 'd'),
-            *(f'seed {seed}' for seed in seeds),
-            *('median', 'max R-hat', 'acceptance', 'warm-up gradients'),
-            *(f'L = {length}: median', 'max R-hat', 'warm-up gradients'),
-        ],
+        columns=['target', 'd', *figures, 'other L', *figures[1:]],
         rows=rows,
         note=(
             'ESS: smallest over all coordinates of q and of q^2, all chains together; gradients: '
             'those of sampling, of every chain. Warm-up gradients are per chain, and count a '
-            f'Hessian-vector product as two. L = {length}: EntropyAdaptiveHMC with '
-            f'{length} leapfrog steps and a fresh velocity at every step.'
+            'Hessian-vector product as two. L: leapfrog steps; with one, six tenths of the '
+            "velocity's variance are drawn anew at each step, with two, all of it. The default has "
+            f'one below {MANY_DIMENSIONS} dimensions and two from there on.'
         ),
     )
     return Outcome([table], runs)
 
 
-def _row(label, event_size, default, longer):
-    ratios = [p.ess_per_gradient for p in default]
+def _row(length, performances):
+    ratios = [p.ess_per_gradient for p in performances]
+    first = performances[0]
     return [
-        label,
-        event_size,
+        length,
         *ratios,
         float(np.median(ratios)),
-        f'{max(p.max_rhat for p in default):.3f}',
-        float(np.mean([p.accept_prob for p in default])),
-        _warmup_cost(default[0]),
-        float(np.median([p.ess_per_gradient for p in longer])),
-        f'{max(p.max_rhat for p in longer):.3f}',
-        _warmup_cost(longer[0]),
+        f'{max(p.max_rhat for p in performances):.3f}',
+        float(np.mean([p.accept_prob for p in performances])),
+        first.num_warmup_gradients + 2 * first.num_warmup_hessian_vector_products,
     ]
-
-
-def _warmup_cost(performance):
-    return performance.num_warmup_gradients + 2 * performance.num_warmup_hessian_vector_products

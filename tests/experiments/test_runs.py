@@ -115,12 +115,17 @@ def test_logistic_regression(tmp_path, monkeypatch, rng):
 
 
 def test_defaults(tmp_path):
-    _, record = _run(tmp_path, 'defaults', *_SHORT, 'only=iid-2', 'seeds=1,2')
+    _, record = _run(tmp_path, 'defaults', *_SHORT, 'only=iid-2,iid-300', 'seeds=1,2')
     [table] = record['tables']
-    assert table['columns'][:4] == ['target', 'd', 'seed 1', 'seed 2']
-    assert [row[:2] for row in table['rows']] == [['iid-2', 2]]
+    assert table['columns'][:4] == ['target', 'd', 'L', 'seed 1']
+    assert [row[:3] for row in table['rows']] == [['iid-2', 2, 1], ['iid-300', 300, 2]]
     runs = [(run['target'], run['sampler'], run['seed']) for run in record['runs']]
-    assert runs == [('iid-2', name, seed) for name in ('default', 'longer') for seed in (1, 2)]
+    assert runs == [
+        (target, name, seed)
+        for target in ('iid-2', 'iid-300')
+        for name in ('default', 'other')
+        for seed in (1, 2)
+    ]
 
 
 def test_core_step(tmp_path, monkeypatch):

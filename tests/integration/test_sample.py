@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.statistics import largest_z, moment_z_scores
+from tfp_adaptive.sampling.running import thinning
 
 tfd, tfmc = tfp.distributions, tfp.mcmc
 
@@ -180,6 +181,79 @@ def test_chains_that_mix_slowly_take_several_steps_a_draw():
     assert long.states.shape == first.states.shape
     assert long.diagnostics.min_ess > 3 * first.diagnostics.min_ess
     assert long.diagnostics.max_rhat < first.diagnostics.max_rhat
+
+
+def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
+    def slow(log_prob):
+        return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.1))
+
+    def found(most):
+        monkeypatch.setattr(thinning, 'MAX_STEPS_PER_DRAW', most)
+        again = run(kernel=slow, num_results=300, num_warmup_steps=0)
+        return again, int(re.search(r'one every (\d+) steps', again.stop_reason)[1])
+
+    monkeypatch.setattr(thinning, '_MAX_RATIO', 8)
+    once, count = found(most=8)
+    assert count == 8
+    twice, count = found(most=64)
+    assert count in (16, 32, 64)
+    assert twice.diagnostics.min_ess > once.diagnostics.min_ess
+
+
+def test_many_dimensions_take_two_leapfrog_steps():
+    def default(*sizes):
+        made = run(
+            lambda *parts: tf.add_n([gaussian(part) for part in parts]),
+            num_results=1,
+            num_warmup_steps=1,
+            initial_state=[tf.zeros([2, size]) for size in sizes],
+        )
+        return {name: made.kernel.parameters[name] for name in _LENGTHS}
+
+    assert default(50, 49) == {'num_leapfrog_steps': 1, 'momentum_refreshment': 0.6}
+    assert default(50, 50) == {'num_leapfrog_steps': 2, 'momentum_refreshment': 1.0}
+
+
+_LENGTHS = ('num_leapfrog_steps', 'momentum_refreshment')
+
+
+def test_chains_without_a_finite_start_begin_where_others_do():
+    """Two of five begin at one of the other starts; each chain goes on from there by itself."""
+
+    def half_line(q):
+        return tf.where(q[..., 0] > 0, gaussian(q), -np.inf)
+
+    starts = np.array([[1.0, 0.0], [-1, 0], [2, 0], [-2, 0], [3, 0]], np.float32)
+    settings = {'num_warmup_steps': 0, 'num_results': 200, 'kernel': make_hmc}
+    with pytest.warns(tfpa.sampling.SamplingWarning, match='2 of 5 chains were given a start'):
+        found = run(half_line, initial_state=starts, **settings)
+    assert found.diagnostics.num_moved_starts == 2
+    assert any('2 of 5 chains were given a start' in text for text in found.warnings)
+    assert np.all(found.states[..., 0] > 0)
+    # the others start where they did
+    first = run(half_line, initial_state=np.abs(starts), **settings)
+    assert first.diagnostics.num_moved_starts == 0
+    assert_identical(found.states[:, ::2], first.states[:, ::2])
+    # and chains that begin together do not stay together
+    assert len(np.unique(found.states[-1], axis=0)) == 5
+
+
+def test_starts_that_move_keep_the_parts_of_a_chain_together():
+    def density(a, b):
+        inside = tf.reduce_all(a > 0, axis=-1) & (b > 0)
+        return tf.where(inside, -tf.reduce_sum(a, -1) - b, -np.inf)
+
+    numbers = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    numbers[1, 1] = -5
+    state = {'a': np.stack([numbers, 10 * numbers], axis=-1), 'b': 100 * numbers}
+    still = functools.partial(tfmc.RandomWalkMetropolis, new_state_fn=lambda parts, seed: parts)
+    found = run(density, initial_state=state, kernel=still, num_warmup_steps=0, num_results=1)
+    a, b = found.states['a'][0], found.states['b'][0]
+    np.testing.assert_array_equal(a[..., 0] * 100, b)
+    np.testing.assert_array_equal(a[..., 1] * 10, b)
+    assert b.shape == (2, 3)
+    assert np.all(b > 0)
+    assert np.sum(b != state['b']) == 1
 
 
 def test_seeds():

@@ -1,42 +1,61 @@
-"""sampling.running.thinning: how many steps a draw takes, by the figures of the first draws."""
+"""sampling.running.thinning: how many steps a draw takes, by the figures of the draws before."""
+
+import math
 
 import numpy as np
 import pytest
 
-from tfp_adaptive.sampling.running.thinning import steps_per_draw
+from tfp_adaptive.sampling.running.thinning import shortfall, steps_per_draw
 
 NUM_CHAINS = 10
 
 
-def steps(ess, rhat, ess_of_squares=1e4, num_draws=2000):
+def missing(ess, rhat, ess_of_squares=1e4, num_draws=2000):
     figures = {'a': np.array([1e4, ess])}, {'a': np.array([ess_of_squares, 1e4])}, {'a': [rhat, 1]}
-    return steps_per_draw(figures, num_draws * NUM_CHAINS)
+    return shortfall(figures, num_draws * NUM_CHAINS)
 
 
 @pytest.mark.parametrize(
     ('ess', 'rhat', 'expected'),
     [
         (401, 1.009, 1),  # good
-        (401, 1.02, 4),  # 1.5 x 2 by R-hat
-        (300, 1.0, 2),  # 1.5 x 4 / 3
-        (100, 1.0, 8),  # 1.5 x 4
-        (100, 1.1, 16),  # 1.5 x 10 by R-hat
-        (10, 1.0, 64),
-        (1, 1.5, 64),  # the most
+        (401, 1.02, 2),  # by R-hat
+        (300, 1.0, 4 / 3),
+        (100, 1.0, 4),
+        (100, 1.1, 10),  # by R-hat
+        (1, 1.5, 400),
         (1, 2.5, 1),  # chains that never meet
         (np.nan, 1.0, 1),
-        (100, np.nan, 8),  # a constant has none
+        (100, np.nan, 4),  # a constant has none
     ],
 )
-def test_steps_follow_from_what_is_missing(ess, rhat, expected):
-    assert steps(ess, rhat) == expected
+def test_what_is_missing(ess, rhat, expected):
+    assert missing(ess, rhat) == pytest.approx(expected)
 
 
 def test_squares_count():
-    assert steps(1e4, 1.0, ess_of_squares=100) == 8
+    assert missing(1e4, 1.0, ess_of_squares=100) == 4
 
 
 def test_short_runs_of_chains_that_mix_are_left_alone():
     """Ten chains of 50 draws cannot have 400 effective ones; 25 are 5 % of them."""
-    assert steps(25, 1.2, num_draws=50) == 1
-    assert steps(24, 1.2, num_draws=50) == 32
+    assert missing(25, 1.2, num_draws=50) == 1
+    assert missing(24, 1.2, num_draws=50) == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ('num_steps', 'short', 'before', 'expected'),
+    [
+        (1, 1.0, math.inf, 1),
+        (1, 1.1, math.inf, 2),  # with a reserve of a half
+        (1, 4.0, math.inf, 8),
+        (1, 400.0, math.inf, 64),  # the most at once
+        (64, 2.0, 100.0, 256),
+        (64, 100.0, 400.0, 256),  # the most
+        (256, 2.0, 100.0, 256),
+        (64, 51.0, 100.0, 64),  # more steps did not help
+        (8, 1.0, 4.0, 8),
+    ],
+)
+def test_steps(num_steps, short, before, expected):
+    assert steps_per_draw(num_steps, short, before) == expected

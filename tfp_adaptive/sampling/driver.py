@@ -62,7 +62,8 @@ def sample(
       num_warmup_steps: steps that adapt and are thrown away.
       num_chains: chains to start. Default `None`: those of `initial_state`, or 10 without one.
       initial_state: in the model's own space, one of
-        - a state per chain, structure of parts [*batch, *event]: taken as it is;
+        - a state per chain, structure of parts [*batch, *event]: taken as it is. Chains without a
+          finite density or gradient there begin where one of the others does, with a warning;
         - one point, parts [*event]. With `num_chains`, so many chains start within 1 of it in each
           unconstrained coordinate; without, it starts a single chain without chain dimension;
         - `None`, for models: each unconstrained coordinate starts uniform on (-2, 2), or, without
@@ -73,14 +74,16 @@ def sample(
         from their log-density, such as a class or `lambda log_prob: ...`. One with a method
         `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
         by then, which is checked but for kernels inside `ReplicaExchangeMC`. Default `None`:
-        `EntropyAdaptiveHMC` with one leapfrog step and `momentum_refreshment=0.6`.
+        `EntropyAdaptiveHMC` with one leapfrog step and `momentum_refreshment=0.6`, or, from 100
+        dimensions on, with two leapfrog steps and a fresh velocity.
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
         chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
         chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
         away, and others taken with 1, 3, 7, up to 63 steps between them, by the effective size of
-        the first. With `until`, which goes on for as long as it takes, none.
+        the first; and up to 255 if that helped and is not enough. With `until`, which goes on for
+        as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
@@ -104,9 +107,9 @@ def sample(
       OSError: if `checkpoint` cannot be written.
       TypeError: if an argument is of the wrong kind, or is no argument of `sample`.
       ValueError: if a count is out of range, if `initial_state` is missing or does not fit, if the
-        density or its gradient is not finite there, if `target` mixes chains, if `kernel` samples
-        another density or adapts for longer than the warm-up, if `checkpoint` holds another run, or
-        a damaged one, or if code that was given fails; the cause is then in `__cause__`.
+        density or its gradient is finite for no chain, if `target` mixes chains, if `kernel`
+        samples another density or adapts for longer than the warm-up, if `checkpoint` holds another
+        run, or a damaged one, or if code that was given fails; the cause is then in `__cause__`.
 
     Example:
       >>> run = tfpa.sample(

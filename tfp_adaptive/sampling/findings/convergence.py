@@ -38,6 +38,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
     """
     mixing = (*_rhat(run), *_effective_sizes(run))
     return (
+        *_moved_starts(run),
         *_nonfinite_draws(run),
         *_stuck_chains(run),
         *_divergences(run),
@@ -60,6 +61,16 @@ def emit(concerns: tuple[str, ...], stacklevel: int = 2) -> None:
     """
     for concern in concerns:
         warnings.warn(concern, SamplingWarning, stacklevel=stacklevel + 1)
+
+
+def _moved_starts(run):
+    count = run.diagnostics.num_moved_starts
+    if count:
+        yield (
+            f'{count} of {math.prod(run.batch_shape)} chains were given a start (`initial_state`) '
+            'where the log-density or its gradient is not finite, and began where one of the '
+            'others did: start inside the support, where the density is finite and smooth.'
+        )
 
 
 def _nonfinite_draws(run):

@@ -30,6 +30,8 @@ class Diagnostics:
       num_warmup_evaluations: target evaluations without a gradient that a chain spent on warm-up;
         `None` for kernels that use gradients or do not count.
       num_sampling_evaluations: likewise, on sampling.
+      num_moved_starts: chains whose `initial_state` had no finite density or gradient, and that
+        began where one of the others did.
     """
 
     ess: Any
@@ -43,6 +45,7 @@ class Diagnostics:
     num_restarts: int = 0
     num_warmup_evaluations: int | None = None
     num_sampling_evaluations: int | None = None
+    num_moved_starts: int = 0
 
     @property
     def min_ess(self) -> float:

@@ -81,4 +81,5 @@ def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:
         if warmup_evaluations
         else None,
         num_sampling_evaluations=num_steps * evaluations or None,
+        num_moved_starts=finished.num_moved_starts,
     )

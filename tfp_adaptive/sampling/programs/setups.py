@@ -97,7 +97,9 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
       ValueError: likewise.
     """
     model = start.model
-    kernel = make_kernel(settings.kernel, model.log_prob_fn, settings.num_warmup_steps)
+    kernel = make_kernel(
+        settings.kernel, model.log_prob_fn, settings.num_warmup_steps, start.event_size
+    )
     check_density(kernel, model, start.fingerprint)
     leaves = {
         **signature(kernel, 'kernel', target=model.log_prob_fn),

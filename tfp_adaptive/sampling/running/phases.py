@@ -1,5 +1,6 @@
 """The fourth stage of `sample`: the programs run, the warm-up to its end, then the draws."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.running_rhat import rhat_figures
-from tfp_adaptive.sampling.running.thinning import steps_per_draw
+from tfp_adaptive.sampling.running.thinning import shortfall, steps_per_draw
 from tfp_adaptive.sampling.running.until import Until, Verdict
 from tfp_adaptive.sampling.targets.starts import Start
 
@@ -76,6 +77,7 @@ class Finished:
       warmup_rows: what was kept of its steps.
       drawn: the draws.
       num_restarts: chains that were lost at the start, and were started from the others.
+      num_moved_starts: chains that were given no finite start, and began where another did.
       start_seconds: spent before the first steps, without compilation.
       compile_seconds: spent compiling.
     """
@@ -84,6 +86,7 @@ class Finished:
     warmup_rows: WarmupStatistics
     drawn: Drawn
     num_restarts: int
+    num_moved_starts: int
     start_seconds: float
     compile_seconds: float
 
@@ -111,19 +114,25 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
     start_seconds += time.perf_counter() - before
     drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
     compile_seconds = warmup.compile_seconds + drawn.compile_seconds
-    if orders.until is None and orders.num_between is None:
-        count = steps_per_draw(drawn.figures, drawn.position.num_rows * start.num_chains)
-        if count > 1:
-            first = store.restore('thinned', drawn.position.anew())
-            program = setup.make_sampling(warmup.position, first, count)
-            seed = random.fold_in(orders.sampling_seed, count)
-            drawn = _draw('thinned', program, first, seed, start, store, orders)
-            compile_seconds += drawn.compile_seconds
+    missing = math.inf
+    while orders.until is None and orders.num_between is None:
+        before = missing
+        missing = shortfall(drawn.figures, drawn.position.num_rows * start.num_chains)
+        count = steps_per_draw(program.steps_per_row, missing, before)
+        if count == program.steps_per_row:
+            break
+        phase = f'thinned-{count}'
+        first = store.restore(phase, drawn.position.anew())
+        program = setup.make_sampling(warmup.position, first, count)
+        seed = random.fold_in(orders.sampling_seed, count)
+        drawn = _draw(phase, program, first, seed, start, store, orders)
+        compile_seconds += drawn.compile_seconds
     return Finished(
         warmup=warmup.position,
         warmup_rows=warmup.rows.read(),
         drawn=drawn,
         num_restarts=arrived.num_restarts,
+        num_moved_starts=start.num_moved,
         start_seconds=start_seconds,
         compile_seconds=compile_seconds,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.kept import Kept
 from tfp_adaptive.sampling.targets.chains_apart import check_chains_apart
 from tfp_adaptive.sampling.targets.density import Density
@@ -27,6 +28,8 @@ class Start:
       model: the target.
       state: unconstrained, as the kernel takes it.
       batch_shape: chain dimensions.
+      num_moved: chains whose own start had no finite density or gradient, and that start from the
+        others.
       fingerprint: of the target.
       key: says which state the target takes, for what is kept with it.
     """
@@ -34,6 +37,7 @@ class Start:
     model: Model
     state: Any
     batch_shape: tuple[int, ...]
+    num_moved: int
     fingerprint: Fingerprint
     key: Hashable
 
@@ -42,11 +46,19 @@ class Start:
         """Of all chain dimensions."""
         return math.prod(self.batch_shape)
 
+    @property
+    def event_size(self) -> int:
+        """Unconstrained coordinates of a chain."""
+        parts = tf.nest.flatten(self.state)
+        return sum(math.prod(part.shape) for part in parts) // self.num_chains
+
 
 def find_start(
     model: Model, initial_state: Any, num_chains: int | None, seed: Any, kept: Kept
 ) -> Start:
     """A start where the density and its gradient are finite.
+
+    Chains that were given a start where they are not begin where one of the others does.
 
     Args:
       model: the target.
@@ -62,6 +74,7 @@ def find_start(
     key = ('density', repr(model.structure))
     found = _unchanged(kept, key)
     density = Density(model) if found is None else found[0]
+    num_moved = 0
     if initial_state is None:
         parts = dispersed(density, num_chains or _DEFAULT_NUM_CHAINS, seed)
         log_probs, is_finite = density.evaluate(parts)
@@ -72,13 +85,17 @@ def find_start(
             _check_finite(is_finite)
             parts = dispersed(density, num_chains, seed, around=parts)
             log_probs, is_finite = density.evaluate(parts)
+        elif log_probs.shape.rank and _can_move(parts, is_finite):
+            num_moved = int(np.sum(~is_finite))
+            parts = _moved(parts, is_finite, seed)
+            log_probs, is_finite = density.evaluate(parts)
     _check_finite(is_finite)
     _check_num_chains(num_chains, log_probs.shape)
     if found is None:
         check_chains_apart(density, parts, log_probs)
         found = kept.put(key, (density, fingerprint(model, parts)))
     state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
-    return Start(density.model, state, tuple(log_probs.shape), found[1], key)
+    return Start(density.model, state, tuple(log_probs.shape), num_moved, found[1], key)
 
 
 def _unchanged(kept, key):
@@ -108,6 +125,27 @@ def _evaluate_given(density, parts, num_chains):
                 '`num_chains`, the number of chains to start around `initial_state`.'
             ) from error.__cause__
         return log_probs[0], is_finite[0]
+
+
+def _can_move(parts: list, is_finite: np.ndarray) -> bool:
+    """Whether some chains start well, and others at numbers where the density is not finite."""
+    is_number = all(np.isfinite(part).all() for part in parts)
+    return is_number and is_finite.any() and not is_finite.all()
+
+
+def _moved(parts: list, is_finite: np.ndarray, seed: Any) -> list:
+    """Parts [*batch, *event] in which chains without a density are where one of the others is."""
+    givers = tf.constant(np.flatnonzero(is_finite), tf.int32)
+    choice = random.uniform([is_finite.size], seed, tf.float32)
+    index = tf.cast(choice * tf.cast(tf.size(givers), tf.float32), tf.int32)
+    source = tf.where(is_finite.ravel(), tf.range(is_finite.size), tf.gather(givers, index))
+    return [
+        tf.reshape(
+            tf.gather(tf.reshape(part, [is_finite.size, *part.shape[is_finite.ndim :]]), source),
+            part.shape,
+        )
+        for part in parts
+    ]
 
 
 def _check_finite(is_finite: np.ndarray):
