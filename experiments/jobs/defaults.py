@@ -8,9 +8,7 @@ from experiments import samplers, targets
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome, as_run
 from experiments.tables import Table
-from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS
-
-_REFRESHMENT = 0.6
+from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS, default_kernel
 
 
 def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
@@ -22,12 +20,16 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         target = targets.make(**arguments)
         is_short = target.event_size < MANY_DIMENSIONS
         lengths = (1, 2) if is_short else (2, 1)
-        kept = {} if is_short else {'momentum_refreshment': _REFRESHMENT}
+        kept = default_kernel(target.event_size).keywords['momentum_refreshment']
         default, other = [], []
         for seed in seeds:
             settings = {**config.settings, 'seed': seed, 'num_leapfrog_steps': lengths[1]}
             default.append(samplers.run_default(target, settings, progress)[1])
-            other.append(samplers.run_adaptive('other', target, settings, progress, **kept)[1])
+            other.append(
+                samplers.run_adaptive(
+                    'other', target, settings, progress, momentum_refreshment=kept
+                )[1]
+            )
         for performances in (default, other):
             runs += [
                 as_run(p, target=label, seed=s) for p, s in zip(performances, seeds, strict=True)
@@ -44,9 +46,9 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         note=(
             'ESS: smallest over all coordinates of q and of q^2, all chains together; gradients: '
             'those of sampling, of every chain. Warm-up gradients are per chain, and count a '
-            'Hessian-vector product as two. L: leapfrog steps; with one, six tenths of the '
-            "velocity's variance are drawn anew at each step, with two, all of it. The default has "
-            f'one below {MANY_DIMENSIONS} dimensions and two from there on.'
+            'Hessian-vector product as two. L: leapfrog steps; the default takes one below '
+            f'{MANY_DIMENSIONS} dimensions and two from there on, and draws six tenths of the '
+            "velocity's variance anew at each step, as the other kernel does."
         ),
     )
     return Outcome([table], runs)

@@ -211,7 +211,7 @@ def test_many_dimensions_take_two_leapfrog_steps():
         return {name: made.kernel.parameters[name] for name in _LENGTHS}
 
     assert default(50, 49) == {'num_leapfrog_steps': 1, 'momentum_refreshment': 0.6}
-    assert default(50, 50) == {'num_leapfrog_steps': 2, 'momentum_refreshment': 1.0}
+    assert default(50, 50) == {'num_leapfrog_steps': 2, 'momentum_refreshment': 0.6}
 
 
 _LENGTHS = ('num_leapfrog_steps', 'momentum_refreshment')

@@ -74,8 +74,8 @@ def sample(
         from their log-density, such as a class or `lambda log_prob: ...`. One with a method
         `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
         by then, which is checked but for kernels inside `ReplicaExchangeMC`. Default `None`:
-        `EntropyAdaptiveHMC` with one leapfrog step and `momentum_refreshment=0.6`, or, from 100
-        dimensions on, with two leapfrog steps and a fresh velocity.
+        `EntropyAdaptiveHMC` with `momentum_refreshment=0.6` and one leapfrog step, or two from 100
+        dimensions on.
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the

@@ -23,11 +23,11 @@ _FACTORY = 'pass a lambda that makes the kernel from the log-density it is given
 def default_kernel(event_size: int) -> functools.partial:
     """What `sample` takes where nothing is said of the kernel.
 
-    One leapfrog step and a velocity that is kept make short moves that join into long ones: of all
-    settings tried, the most effective samples per gradient on regressions and Gaussian processes,
-    and no Hessian-vector product. In hundreds of badly conditioned dimensions this has not learned
-    enough after 1,000 steps; two leapfrog steps have, at eight times the gradients of warm-up.
-    Both are measured by `python -m experiments run defaults`.
+    Four tenths of the velocity's variance are kept, so that short moves join into long ones. With
+    one leapfrog step there is no Hessian-vector product, and of all settings tried it has the most
+    effective samples per gradient on regressions and Gaussian processes. In hundreds of badly
+    conditioned dimensions it has not learned enough after 1,000 steps; two leapfrog steps have, at
+    eight times the gradients of warm-up. `python -m experiments run defaults` compares the two.
 
     Args:
       event_size: dimensions of the target; from `MANY_DIMENSIONS` on it is two leapfrog steps.
@@ -35,9 +35,10 @@ def default_kernel(event_size: int) -> functools.partial:
     Returns:
       A partial call of `EntropyAdaptiveHMC`.
     """
-    if event_size < MANY_DIMENSIONS:
-        return functools.partial(EntropyAdaptiveHMC, num_leapfrog_steps=1, momentum_refreshment=0.6)
-    return functools.partial(EntropyAdaptiveHMC, num_leapfrog_steps=2)
+    num_leapfrog_steps = 1 if event_size < MANY_DIMENSIONS else 2
+    return functools.partial(
+        EntropyAdaptiveHMC, num_leapfrog_steps=num_leapfrog_steps, momentum_refreshment=0.6
+    )
 
 
 def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int, event_size: int) -> Any:
