@@ -1,25 +1,49 @@
 """Posteriors of the kinds that people bring, with nothing tuned: does the sampler arrive?"""
 
+import dataclasses
 import json
 import pathlib
-import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import effective_size
+from experiments.benchmark import peers_tfp
+from experiments.benchmark.sampling import Problem
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table
 from experiments.targets import Target
 from experiments.targets.posteriors import POSTERIORS, references, uniform_start
 
-_SAMPLERS = {'sample': None, 'WindowedNUTS': tfpa.WindowedNUTS}
 _MAX_RHAT, _MAX_ERROR = 1.02, 0.1
 _REFERENCE_RHAT = 1.005
 _TRIES = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What a run of any sampler is judged by.
+
+    Attributes:
+      states: [N, C, D], unconstrained.
+      max_rhat: over coordinates.
+      min_ess: over coordinates and their squares.
+      num_gradients: of a chain, warm-up included.
+      seconds: of warm-up and sampling.
+      is_warned: whether it says itself that something is wrong; `None` for those that never do.
+    """
+
+    states: np.ndarray
+    max_rhat: float
+    min_ess: float
+    num_gradients: float
+    seconds: float
+    is_warned: bool | None
 
 
 def robustness(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
@@ -33,10 +57,8 @@ def robustness(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         expected = references.reference(label, target)
         for width in settings['widths']:
             for sampler in settings['samplers']:
-                found = [
-                    _judge(target, sampler, width, seed, settings, expected, progress)
-                    for seed in settings['seeds']
-                ]
+                run = _SAMPLERS[sampler](target, width, settings, progress)
+                found = [_judge(run, seed, settings, expected) for seed in settings['seeds']]
                 records += [
                     {'target': label, 'sampler': sampler, 'width': width, 'seed': seed, **one}
                     for seed, one in zip(settings['seeds'], found, strict=True)
@@ -53,18 +75,17 @@ def robustness_references(config: Config, folder: pathlib.Path, progress: bool) 
         target = POSTERIORS[label]()
         if target.reference is not None:
             continue
-        run, _ = _run(target, 'sample', settings['width'], settings['seed'], settings, progress)
+        run = _ours(None)(target, settings['width'], settings, progress)(settings['seed'])
         draws = np.asarray(run.states, np.float64)
-        d = run.diagnostics
-        is_good = d.max_rhat <= _REFERENCE_RHAT
-        rows.append([label, target.event_size, f'{d.max_rhat:.4f}', d.min_ess, str(is_good)])
+        is_good = run.max_rhat <= _REFERENCE_RHAT
+        rows.append([label, target.event_size, f'{run.max_rhat:.4f}', run.min_ess, str(is_good)])
         if is_good:
             sd = draws.std(axis=(0, 1))
             kept[label] = {
                 'mean': draws.mean(axis=(0, 1)).tolist(),
                 'sd': sd.tolist(),
-                'standard_error': (sd / np.sqrt(d.min_ess)).tolist(),
-                'source': f'sample, float64, {d.min_ess:.0f} effective draws',
+                'standard_error': (sd / np.sqrt(run.min_ess)).tolist(),
+                'source': f'sample, float64, {run.min_ess:.0f} effective draws',
             }
     (folder / references.FILE.name).write_text(json.dumps(kept, indent=1) + '\n')
     columns = ['posterior', 'd', 'max R-hat', 'min ESS', 'kept']
@@ -90,20 +111,74 @@ def _chosen(settings):
     return only
 
 
-def _run(target, sampler, width, seed, settings, progress):
-    begin = time.perf_counter()
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter('always')
-        run = tfpa.sample(
-            target.log_prob,
-            settings['num_results'],
-            settings['num_warmup_steps'],
-            initial_state=_start(target, width, seed, settings),
-            kernel=_SAMPLERS[sampler],
-            seed=(seed, 1),
-            progress=progress,
+def _ours(kernel: Any) -> Callable:
+    """`sample` with a kernel: (target, width, settings, progress) -> (seed -> `_Run`)."""
+
+    def prepare(target, width, settings, progress):
+        def run(seed):
+            with warnings.catch_warnings(record=True):
+                warnings.simplefilter('always')
+                found = tfpa.sample(
+                    target.log_prob,
+                    settings['num_results'],
+                    settings['num_warmup_steps'],
+                    initial_state=_start(target, width, seed, settings),
+                    kernel=kernel,
+                    seed=(seed, 1),
+                    progress=progress,
+                )
+            d, timings = found.diagnostics, found.timings
+            return _Run(
+                states=found.states,
+                max_rhat=d.max_rhat,
+                min_ess=d.min_ess,
+                num_gradients=d.num_warmup_gradients + d.num_sampling_gradients,
+                seconds=timings.warmup + timings.sampling,
+                is_warned=bool(found.warnings),
+            )
+
+        return run
+
+    return prepare
+
+
+def _tfp_windowed_nuts(target, width, settings, progress) -> Callable:
+    """TFP's own, from the same starts."""
+    del progress
+    problem = Problem(
+        target=dataclasses.replace(
+            target, initial_state=lambda _, seed: _start(target, width, seed[0], settings)
+        ),
+        arguments={},
+        preconditioner='',
+        num_chains=settings['num_chains'],
+        num_warmup_steps=settings['num_warmup_steps'],
+        num_results=settings['num_results'],
+        num_short_results=settings['num_results'],
+        max_seconds=np.inf,
+    )
+    sampler = peers_tfp.windowed_nuts(problem)
+
+    def run(seed):
+        draws = sampler(seed)
+        min_ess, max_rhat = effective_size.smallest(draws.states.astype(np.float64))
+        return _Run(
+            states=draws.states,
+            max_rhat=max_rhat,
+            min_ess=min_ess,
+            num_gradients=draws.num_warmup_gradients + draws.num_gradients,
+            seconds=draws.warmup_seconds + draws.sampling_seconds,
+            is_warned=None,
         )
-    return run, time.perf_counter() - begin
+
+    return run
+
+
+_SAMPLERS = {
+    'sample': _ours(None),
+    'WindowedNUTS': _ours(tfpa.WindowedNUTS),
+    'TFP windowed NUTS': _tfp_windowed_nuts,
+}
 
 
 def _start(target: Target, width: float, seed: int, settings: dict[str, Any]) -> tf.Tensor:
@@ -119,19 +194,16 @@ def _start(target: Target, width: float, seed: int, settings: dict[str, Any]) ->
     return tf.boolean_mask(candidates, is_finite)[:num_chains]
 
 
-def _judge(target, sampler, width, seed, settings, expected, progress):
+def _judge(run, seed, settings, expected):
     try:
-        run, seconds = _run(target, sampler, width, seed, settings, progress)
+        found = run(seed)
     except ValueError as problem:
         return {'verdict': 'fail', 'is_warned': True, 'error': str(problem)}
-    d, timings = run.diagnostics, run.timings
-    gradients = d.num_warmup_gradients + d.num_sampling_gradients
     error = None
     if expected is not None:
-        mean = np.asarray(run.states, np.float64).mean(axis=(0, 1))
+        mean = np.asarray(found.states, np.float64).mean(axis=(0, 1))
         error = float(np.max(np.abs(mean - expected.mean) / np.asarray(expected.sd)))
-    has_mixed = d.max_rhat < _MAX_RHAT
-    if not has_mixed:
+    if not found.max_rhat < _MAX_RHAT:
         verdict = 'fail'
     elif error is None:
         verdict = 'no reference'
@@ -139,16 +211,13 @@ def _judge(target, sampler, width, seed, settings, expected, progress):
         verdict = 'pass' if error < _MAX_ERROR else 'fail'
     return {
         'verdict': verdict,
-        'is_warned': bool(run.warnings),
-        'max_rhat': d.max_rhat,
+        'is_warned': found.is_warned,
+        'max_rhat': found.max_rhat,
         'largest_error': error,
-        'min_ess': d.min_ess,
-        'num_divergences': d.num_divergences,
-        'num_restarts': d.num_restarts,
-        'num_gradients': gradients,
-        'ess_per_gradient': d.min_ess / gradients / settings['num_chains'],
-        'ess_per_second': d.min_ess / (timings.warmup + timings.sampling),
-        'seconds': seconds,
+        'min_ess': found.min_ess,
+        'num_gradients': found.num_gradients,
+        'ess_per_gradient': found.min_ess / found.num_gradients / settings['num_chains'],
+        'ess_per_second': found.min_ess / found.seconds,
     }
 
 
@@ -164,7 +233,7 @@ def _row(label, target, width, sampler, found):
         f'{width:g}',
         sampler,
         ', '.join(one['verdict'] for one in found),
-        f'{sum(one["is_warned"] for one in found)} of {len(found)}',
+        _count_of_warned(found),
         None if rhat is None else f'{rhat:.3f}',
         None if error is None else f'{error:.3f}',
         middle('min_ess'),
@@ -173,14 +242,22 @@ def _row(label, target, width, sampler, found):
     ]
 
 
+def _count_of_warned(found) -> str | None:
+    """Of runs that may warn; `None` for a sampler that never does."""
+    said = [one['is_warned'] for one in found if one['is_warned'] is not None]
+    return f'{sum(said)} of {len(found)}' if said else None
+
+
 def _summary(records) -> Table:
     rows = []
     for width, sampler in sorted({(one['width'], one['sampler']) for one in records}):
         own = [one for one in records if (one['width'], one['sampler']) == (width, sampler)]
         passed = sum(one['verdict'] == 'pass' for one in own)
         judged = sum(one['verdict'] != 'no reference' for one in own)
-        silent = sum(one['verdict'] == 'fail' and not one['is_warned'] for one in own)
-        rows.append([f'{width:g}', sampler, f'{passed} of {judged}', silent])
+        failed = [one for one in own if one['verdict'] == 'fail']
+        silent = sum(one['is_warned'] is False for one in failed)
+        can_warn = any(one['is_warned'] is not None for one in own)
+        rows.append([f'{width:g}', sampler, f'{passed} of {judged}', silent if can_warn else None])
     columns = ['starts within', 'sampler', 'runs that pass', 'runs that fail without a warning']
     return Table('Runs that pass', columns, rows)
 

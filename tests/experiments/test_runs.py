@@ -198,6 +198,24 @@ def test_robustness_compiled(tmp_path):
 
 
 @pytest.mark.slow
+def test_robustness_of_others_compiled(tmp_path):
+    """NUTS of TFP, which warns of nothing itself, passes on posteriors without trouble."""
+    _, record = _run(
+        tmp_path,
+        'robustness',
+        'only=raw units 1e-3',
+        'widths=2',
+        'seeds=5',
+        'samplers=TFP windowed NUTS',
+    )
+    [run] = record['runs']
+    assert (run['verdict'], run['is_warned']) == ('pass', None)
+    passes, posteriors = record['tables']
+    assert passes['rows'] == [['2', 'TFP windowed NUTS', '1 of 1', None]]
+    assert posteriors['rows'][0][5] is None
+
+
+@pytest.mark.slow
 def test_robustness_references_compiled(tmp_path):
     """A short run finds the kept means within its own standard errors."""
     folder, _ = _run(
