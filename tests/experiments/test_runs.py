@@ -233,6 +233,20 @@ def test_robustness_references_compiled(tmp_path):
     assert np.all(error > 0)
 
 
+def test_pmmh_random_effects(tmp_path):
+    short = [
+        *('num_observations=5', 'num_particles=3', 'memory=3', 'proposals=pmMH0,LS', 'seeds=1'),
+        *('num_chains=2', 'num_warmup_steps=8', 'num_results=24', 'correlations=0.5'),
+    ]
+    _, record = _run(tmp_path, 'pmmh_random_effects', *short)
+    [table] = record['tables']
+    assert [row[:2] for row in table['rows']] == [['0.5', 'pmMH0'], ['0.5', 'LS']]
+    # a quasi-Newton step takes two estimates, and there is one at the start
+    for run, estimates in zip(record['runs'], (1, 2), strict=True):
+        count = run['min_ess'] / run['ess_per_estimate'] / 2
+        assert count == pytest.approx(1 + 24 * estimates)
+
+
 def test_gradient_adaptive(tmp_path):
     short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=8', 'default_results=8']
     _, record = _run(tmp_path, 'gradient_adaptive', *short, 'only=neal', 'seeds=1,2')

@@ -236,9 +236,9 @@ MISUSES = {
         '`initial_state`.*at least one chain',
     ),
     'outside the support': (
-        dict(target=lambda q: tf.math.log(q[..., 0]), initial_state=tf.constant([[1.0], [-1.0]])),
+        dict(target=lambda q: tf.math.log(q[..., 0]), initial_state=tf.constant([[-2.0], [-1.0]])),
         ValueError,
-        r'`initial_state` for 1 of 2 chains, first for chain \(1,\)',
+        r'`initial_state` for 2 of 2 chains, first for chain \(0,\)',
     ),
     'point outside the support': (
         dict(target=lambda q: tf.math.log(q[..., 0]), initial_state=-tf.ones([1]), num_chains=3),

@@ -130,7 +130,7 @@ def _evaluate_given(density, parts, num_chains):
 def _can_move(parts: list, is_finite: np.ndarray) -> bool:
     """Whether some chains start well, and others at numbers where the density is not finite."""
     is_number = all(np.isfinite(part).all() for part in parts)
-    return is_number and is_finite.any() and not is_finite.all()
+    return is_number and 0 < np.sum(is_finite) < is_finite.size
 
 
 def _moved(parts: list, is_finite: np.ndarray, seed: Any) -> list:
