@@ -61,7 +61,8 @@ def packed(kernel, state):
     log_prob, grads = kernel._evaluate(parts)
     layout = packing.make_layout(parts, log_prob.shape, packing.part_names(state))
     velocity = kernel._initial_velocity(parts)
-    chain_state = kernel._chain_state(layout, parts, log_prob, grads, velocity)
+    memory = kernel._initial_memory(parts, log_prob, grads)
+    chain_state = kernel._chain_state(layout, parts, log_prob, grads, velocity, memory)
     return kernel._packed_target(layout, parts), chain_state
 
 

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 
 from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, KERNELS, every_kernel_in_depth
+from tests.support.catalogue import DEFAULT, KERNELS, ON_DENSITIES, in_depth
 from tests.support.statistics import largest_z, moment_z_scores
 
 tfb, tfmc = tfp.bijectors, tfp.experimental.mcmc
@@ -49,7 +49,7 @@ def test_transformed_kernel_samples_the_constrained_target(jit, seed):
     'entry',
     [
         pytest.param(entry, marks=[] if entry is DEFAULT else pytest.mark.slow, id=entry.name)
-        for entry in KERNELS
+        for entry in ON_DENSITIES
     ],
 )
 def test_a_transformed_kernel_is_the_kernel_on_the_transformed_target(entry, seed):
@@ -149,7 +149,7 @@ def _replica_exchange_variance(make_kernel_fn, seed, num_chains=10_000, num_step
     return np.mean(np.square(states[-1, 0])), np.sqrt(2 / (4 * num_chains))
 
 
-@every_kernel_in_depth
+@in_depth(where=lambda entry: entry in ON_DENSITIES)
 def test_replica_exchange_samples_the_cold_target(entry, seed):
     """Swaps replace states behind the kernel's back: a stale cache would bias the variance."""
     kernel = entry.make(_normal_log_prob, 0)

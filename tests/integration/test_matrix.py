@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.integration.compositions import COMPOSITIONS, NUM_ADAPTATION_STEPS, NUM_CHAINS
 from tests.support import targets
-from tests.support.catalogue import KERNELS
+from tests.support.catalogue import ON_DENSITIES
 
 TARGET = targets.LIST
 
@@ -32,7 +32,7 @@ def _cases():
     cases = []
     for index, composition in enumerate(COMPOSITIONS):
         in_turn = (composition.name, IN_TURN[index % len(IN_TURN)], 'graph')
-        for entry, mode in itertools.product(KERNELS, ('graph', 'xla')):
+        for entry, mode in itertools.product(ON_DENSITIES, ('graph', 'xla')):
             case = (composition.name, entry.name, mode)
             is_slow = case != in_turn and case not in IN_ADDITION
             marks = [pytest.mark.slow] if is_slow else []

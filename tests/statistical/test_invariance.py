@@ -55,7 +55,7 @@ def test_invariance_on_difficult_targets(target, seed):
 @every_kernel
 def test_a_wrong_target_is_detected(entry, seed):
     frozen = catalogue.bold(entry, TARGET, seed)
-    wrong = frozen.copy(target_log_prob_fn=lambda x: 1.2 * TARGET.log_prob(x))
+    wrong = frozen.copy(**entry.with_target(lambda x: 1.2 * TARGET.log_prob(x)))
     p_value, _ = invariance_p_value(wrong, TARGET, seed)
     assert p_value < DETECTION
 

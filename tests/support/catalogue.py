@@ -34,6 +34,11 @@ class Entry:
       max_product_copies: of its Hessian-vector product, beside those, while adapting.
       learns_by_gradient: whether the adapting kernel needs gradients of the target.
       learns_matrix: whether what it learns is one matrix, or map, for all positions.
+      counts_estimates: whether its count of gradients is one of likelihood estimates.
+      num_more_at_start: target evaluations of the bootstrap beside the usual.
+      num_normals: draws of normal numbers in a step of the frozen kernel.
+      starts_alike: whether chains elsewhere start from the same proposal.
+      with_target: log-density -> arguments of `copy` that make it the target.
     """
 
     name: str
@@ -46,6 +51,11 @@ class Entry:
     max_product_copies: int = 1
     learns_by_gradient: bool = True
     learns_matrix: bool = True
+    counts_estimates: bool = False
+    num_more_at_start: int = 0
+    num_normals: int = 1
+    starts_alike: bool = False
+    with_target: Callable = lambda fn: {'target_log_prob_fn': fn}
 
 
 def _hmc(num_leapfrog_steps, **axes):
@@ -76,6 +86,14 @@ def _cyclical(fn, num_steps, **more):
     return tfpa.CyclicalKernelAdaptiveMetropolis(
         fn, num_steps, kernel_function=tfpa.kernel_functions.gaussian(3.0), **cycle, **more
     )
+
+
+def _marginal(fn, num_steps, **more):
+    """On a likelihood of 1 that needs no noise: the target is the prior."""
+    estimator = tfpa.estimators.Estimator(
+        1, lambda noise, *parts: tf.zeros_like(noise[..., 0]), num_particles=1
+    )
+    return tfpa.PseudoMarginal(estimator, fn, num_steps, **more)
 
 
 def _exactly(count):
@@ -159,8 +177,20 @@ KERNELS = (
     Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
     Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, learns_matrix=False),
     Entry('cyclical', _cyclical, *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry(
+        *('pseudo_marginal', _marginal, *_WITHOUT_GRADIENT),
+        learns_matrix=False,  # a covariance, and a step size beside it
+        counts_estimates=True,
+        num_more_at_start=1,
+        num_normals=3,  # of the move and of both noises
+        starts_alike=True,
+        with_target=lambda fn: {'prior_log_prob_fn': fn},
+    ),
     Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, learns_matrix=False),
 )
+
+ON_DENSITIES = tuple(entry for entry in KERNELS if not entry.counts_estimates)
+"""Kernels that TFP's wrappers can change the target of: it is a log-density and nothing else."""
 
 DEFAULT = KERNELS[1]
 

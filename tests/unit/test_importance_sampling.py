@@ -110,6 +110,30 @@ def test_the_pathwise_score_is_the_derivative_of_the_estimate(seed):
         np.testing.assert_allclose(slope[:, i], (up - down) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_effects_without_spread_in_single_precision(jit_compile, seed):
+    """Where loc + scale z rounds to loc, there is no estimate; just above, it is the exact one."""
+    log_scales = np.array([-8.0, -10, -11, -12, -14, -16, -18, -30, -40])
+    theta = np.stack([np.full(log_scales.size, 0.9), log_scales], axis=-1)
+    estimator = estimators.importance_sampling(joint, prior_instrument, DATA.size, 20)
+    noise = tf.random.stateless_normal([log_scales.size, estimator.noise_size], [seed, 3])
+
+    @tf.function(jit_compile=jit_compile)
+    def run(theta):
+        return log_density.value_and_gradients(
+            lambda x: estimator.log_likelihood(noise, x), [theta]
+        )
+
+    value, (score,) = run(tf.constant(theta, tf.float32))
+    expected = [exact(row)[0] for row in theta[:3]]
+    np.testing.assert_allclose(value[:3], expected, atol=0.02)
+    assert np.isfinite(score[:3]).all()
+    np.testing.assert_array_equal(value[3:], -np.inf)
+    # in double precision they are resolved down to 1e-14 of the location
+    twice = estimator.log_likelihood(tf.cast(noise, tf.float64), tf.constant(theta))
+    np.testing.assert_allclose(twice[:-2], [exact(row)[0] for row in theta[:-2]], atol=0.02)
+
+
 def test_groups_with_their_own_weights_are_less_noisy(seed):
     own, shared = (
         estimates(seed, 4000, prior_instrument, [0.6, 0.7], num_particles=20, shared_weights=flag)[

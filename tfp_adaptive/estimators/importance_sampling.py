@@ -8,12 +8,14 @@ Notation (T groups, N particles):
 import math
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.estimators.records import Estimator
 from tfp_adaptive.internal import arguments
 
 _SCORES = ('fisher', 'pathwise')
+_ROUNDINGS = 100
 
 
 def importance_sampling(
@@ -36,7 +38,9 @@ def importance_sampling(
       joint_log_prob_fn: (effects [*batch, T, N], *parts [*batch, *event]) -> log-density of each
         group's data and effect given the parts, [*batch, T, N].
       instrument_fn: parts -> (loc, scale) of the normal instrument, each [*batch, T] or
-        [*batch, 1]. The law of the effects themselves is one; a fit to the data is better.
+        [*batch, 1]. The law of the effects themselves is one; a fit to the data is better. Where
+        the scale is below a hundred roundings of loc, 1e-5 of it in float32, effects cannot be told
+        apart: the estimate is zero there, and a chain does not enter.
       num_groups: T.
       num_particles: N. Default 100.
       score: 'pathwise' is the derivative of the estimate itself, noise held fixed; 'fisher', as
@@ -91,6 +95,17 @@ def importance_sampling(
         if shared_weights:
             log_weights = tf.reduce_sum(log_weights, axis=-2, keepdims=True)
         value = tf.reduce_logsumexp(log_weights, axis=-1) - math.log(num_particles)
-        return tf.reduce_sum(value, axis=-1)
+        value = tf.reduce_sum(value, axis=-1)
+        return tf.where(_are_resolved(loc, scale), value, -np.inf * tf.ones_like(value))
 
     return Estimator(num_groups * num_particles, log_likelihood, num_groups * num_particles)
+
+
+def _are_resolved(loc, scale):
+    """[*batch]: whether loc + scale z keeps what makes the effects of every group differ.
+
+    Where it does not, the joint density sees no z, and exp(z^2 / 2) is left in the weights.
+    """
+    precision = np.finfo(scale.dtype.as_numpy_dtype).eps
+    is_resolved = scale > _ROUNDINGS * precision * tf.abs(loc)
+    return tf.reduce_all(is_resolved, axis=[-2, -1])

@@ -69,10 +69,10 @@ class MarginalKernel(base.SamplerKernel):
                 '`prior_log_prob_fn` must return a tensor of statically known rank; use '
                 'tf.ensure_shape on its result.'
             )
-        posterior = self._posterior(self._starting_noise(prior).noise)
+        noise = self._starting_noise(prior).noise
         if not self._design.proposal.uses_score:
-            return tf.convert_to_tensor(posterior(*parts)), ()
-        return log_density.value_and_gradients(posterior, parts)
+            return self.parameters['estimator'].log_likelihood(noise, *parts) + prior, ()
+        return log_density.value_and_gradients(self._posterior(noise), parts)
 
     def _posterior(self, noise):
         """The log-estimate of the posterior density with this noise, a function of the parts."""
