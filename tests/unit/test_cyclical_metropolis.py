@@ -133,6 +133,7 @@ def test_as_published_the_walk_has_the_covariance_of_the_transition(seed):
         ({'num_steps_per_cycle': 1}, '`num_steps_per_cycle`'),
         ({'exploration_fraction': 1.0}, '`exploration_fraction`'),
         ({'mode': 'as_published', 'gain': 0.1}, '`gain` has no use'),
+        ({'mode': 'ensemble', 'gain': 0.1}, '`gain` has no use'),
         ({'subsample_size': 0}, '`subsample_size`'),
         ({'noise_scale': -1.0}, '`noise_scale`'),
     ],

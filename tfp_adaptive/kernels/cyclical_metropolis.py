@@ -101,7 +101,8 @@ class CyclicalKernelAdaptiveMetropolis(base.SamplerKernel):
             cycle, too. Default 0.2.
           adapt_noise: whether gamma moves with nu, in proportion; never as published. Default
             `True`.
-          gain: of `KernelAdaptiveMetropolis`; not as published. Default `None`: its default.
+          gain: of `KernelAdaptiveMetropolis`; not as published, nor in 'ensemble'. Default `None`:
+            its default.
           scale_rule: how nu is tuned; as published by (1 + t)^-0.75 (a - target_accept_prob), from
             2 * 2.38 / sqrt(D) in each cycle. Default `None`: that of `KernelAdaptiveMetropolis`.
           target_accept_prob: in (0, 1). Default 0.234.
@@ -127,6 +128,8 @@ class CyclicalKernelAdaptiveMetropolis(base.SamplerKernel):
             )
             sampler = embedding_published.published_sampler(axes)
         else:
+            if mode == 'ensemble':
+                _refuse(mode, gain=gain)
             noise: Any = noise_scale
             shape = make_shape(kernel_function, subsample_size, noise, adapt_noise)
             axes = embedding_adaptive.Axes(
