@@ -11,8 +11,8 @@ def test_every_experiment_loads(name):
     config = configs.load(name)
     assert config.description
     assert config.run_name == name
-    # a job with a set of its own chooses from it by label, and a page has targets of its own
-    has_own = not config.settings.keys().isdisjoint({'only', 'into', 'dims'})
+    # a job with a set of its own chooses from it by label; a page, or data, is a target of its own
+    has_own = not config.settings.keys().isdisjoint({'only', 'into', 'dims', 'num_observations'})
     assert has_own or bool(config.target) != bool(config.targets)
 
 
