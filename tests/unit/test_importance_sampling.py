@@ -134,6 +134,26 @@ def test_effects_without_spread_in_single_precision(jit_compile, seed):
     np.testing.assert_allclose(twice[:-2], [exact(row)[0] for row in theta[:-2]], atol=0.02)
 
 
+def test_an_instrument_may_be_the_same_everywhere(seed):
+    """Numbers stand for [*batch, T] of them."""
+    noise = tf.random.stateless_normal([3, DATA.size * 20], [seed, 3], dtype=tf.float64)
+    theta = tf.constant(np.tile(THETA, [3, 1]))
+    alike, full = (
+        estimators.importance_sampling(joint, instrument, DATA.size, 20).log_likelihood(
+            noise, theta
+        )
+        for instrument in (
+            lambda theta: (0.5, 1.0),
+            lambda theta: (
+                0.5 * tf.ones([3, DATA.size], tf.float64),
+                tf.ones([3, DATA.size], tf.float64),
+            ),
+        )
+    )
+    np.testing.assert_allclose(alike, full, rtol=1e-12)
+    assert np.isfinite(full).all()
+
+
 def test_groups_with_their_own_weights_are_less_noisy(seed):
     own, shared = (
         estimates(seed, 4000, prior_instrument, [0.6, 0.7], num_particles=20, shared_weights=flag)[

@@ -96,16 +96,17 @@ def importance_sampling(
             log_weights = tf.reduce_sum(log_weights, axis=-2, keepdims=True)
         value = tf.reduce_logsumexp(log_weights, axis=-1) - math.log(num_particles)
         value = tf.reduce_sum(value, axis=-1)
-        return tf.where(_are_resolved(loc, scale), value, -np.inf * tf.ones_like(value))
+        is_resolved = tf.broadcast_to(_is_resolved(loc, scale), tf.shape(z))
+        is_resolved = tf.reduce_all(is_resolved, axis=[-2, -1])
+        return tf.where(is_resolved, value, -np.inf * tf.ones_like(value))
 
     return Estimator(num_groups * num_particles, log_likelihood, num_groups * num_particles)
 
 
-def _are_resolved(loc, scale):
-    """[*batch]: whether loc + scale z keeps what makes the effects of every group differ.
+def _is_resolved(loc, scale):
+    """Whether loc + scale z keeps what makes the effects of a group differ.
 
     Where it does not, the joint density sees no z, and exp(z^2 / 2) is left in the weights.
     """
     precision = np.finfo(scale.dtype.as_numpy_dtype).eps
-    is_resolved = scale > _ROUNDINGS * precision * tf.abs(loc)
-    return tf.reduce_all(is_resolved, axis=[-2, -1])
+    return scale > _ROUNDINGS * precision * tf.abs(loc)
