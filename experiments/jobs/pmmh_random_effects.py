@@ -1,6 +1,8 @@
 """The first experiment of Dahlin, Wills & Ninness (2018): random effects, with an exact answer."""
 
+import json
 import pathlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +12,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import effective_size
+from experiments.benchmark import fresh_process
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table
@@ -37,22 +40,36 @@ def pmmh_random_effects(config: Config, folder: pathlib.Path, progress: bool) ->
     _check(settings)
     runs = []
     for seed in settings['seeds']:
-        model = random_effects(settings['num_observations'], seed)
-        estimator = tfpa.estimators.importance_sampling(
-            model.joint,
-            model.instrument,
-            settings['num_observations'],
-            settings['num_particles'],
-            score=settings['score'],
-            shared_weights=settings['shared_weights'],
-        )
-        for correlation in settings['correlations']:
-            for name in settings['proposals']:
-                found = _run(name, correlation, seed, model, estimator, settings)
-                runs.append({'proposal': name, 'correlation': correlation, 'seed': seed, **found})
-                if progress:
-                    print(f'{name}, rho {correlation:g}, seed {seed}: {found}', flush=True)
+        # TensorFlow keeps every program for ever, and each data set takes a dozen
+        case = {'settings': settings, 'seed': seed}
+        runs += fresh_process.run(__spec__.name, case, f'seed {seed}')['runs']
+        if progress:
+            print(f'seed {seed}: done', flush=True)
     return Outcome([_table(runs, settings)], runs)
+
+
+def measure(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """`runs`: of every proposal and correlation on the data of one seed."""
+    model = random_effects(settings['num_observations'], seed)
+    estimator = tfpa.estimators.importance_sampling(
+        model.joint,
+        model.instrument,
+        settings['num_observations'],
+        settings['num_particles'],
+        score=settings['score'],
+        shared_weights=settings['shared_weights'],
+    )
+    runs = [
+        {
+            'proposal': name,
+            'correlation': correlation,
+            'seed': seed,
+            **_run(name, correlation, seed, model, estimator, settings),
+        }
+        for correlation in settings['correlations']
+        for name in settings['proposals']
+    ]
+    return {'runs': runs}
 
 
 def _check(settings):
@@ -173,3 +190,7 @@ def _table(runs, settings) -> Table:
 def _errors(values) -> str:
     low, high = np.quantile(values, [0.25, 0.75])
     return f'{low:.3g} to {high:.3g}'
+
+
+if __name__ == '__main__':
+    print(json.dumps(measure(**json.load(sys.stdin))))

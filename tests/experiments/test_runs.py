@@ -14,6 +14,7 @@ from experiments.jobs.windowed_nuts import verdict
 from experiments.targets.posteriors import POSTERIORS, references
 
 core_step = importlib.import_module('experiments.jobs.core_step')
+pmmh = importlib.import_module('experiments.jobs.pmmh_random_effects')
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
@@ -233,7 +234,8 @@ def test_robustness_references_compiled(tmp_path):
     assert np.all(error > 0)
 
 
-def test_pmmh_random_effects(tmp_path):
+def test_pmmh_random_effects(tmp_path, monkeypatch):
+    monkeypatch.setattr(pmmh.fresh_process, 'run', lambda module, case, name: pmmh.measure(**case))
     short = [
         *('num_observations=5', 'num_particles=3', 'memory=3', 'proposals=pmMH0,LS', 'seeds=1'),
         *('num_chains=2', 'num_warmup_steps=8', 'num_results=24', 'correlations=0.5'),
