@@ -94,7 +94,7 @@ def _run(name, correlation, seed, model, estimator, settings) -> dict[str, Any]:
         proposal,
         auxiliary_correlation=correlation,
     )
-    start = np.tile(np.float32(TRUTH), [settings['num_chains'], 1])
+    start = np.tile(np.array(TRUTH, np.float32), [settings['num_chains'], 1])
     with warnings.catch_warnings():
         # of slow mixing, which the table is about
         warnings.simplefilter('ignore', tfpa.sampling.SamplingWarning)

@@ -132,7 +132,7 @@ def _ours(kernel: Any) -> Callable:
                 states=found.states,
                 max_rhat=d.max_rhat,
                 min_ess=d.min_ess,
-                num_gradients=d.num_warmup_gradients + d.num_sampling_gradients,
+                num_gradients=(d.num_warmup_gradients or 0) + (d.num_sampling_gradients or 0),
                 seconds=timings.warmup + timings.sampling,
                 is_warned=bool(found.warnings),
             )
