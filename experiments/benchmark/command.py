@@ -10,6 +10,8 @@ from experiments.benchmark import (
     adaptation,
     compilation,
     counts,
+    gradient_free,
+    gradient_free_steps,
     overhead,
     page,
     peers,
@@ -27,6 +29,8 @@ SECTIONS: dict[str, Section] = {
         adaptation.SECTION,
         scaling.SECTION,
         peers.SECTION,
+        gradient_free.SECTION,
+        gradient_free_steps.SECTION,
     )
 }
 

@@ -1,9 +1,10 @@
 """The benchmark as one Markdown page."""
 
 import pathlib
+import re
 import shutil
 
-from experiments.benchmark.section import SELECTIONS, Ledger, Section
+from experiments.benchmark.section import PEERS, SELECTIONS, Ledger, Section
 from experiments.config import Config
 from experiments.errors import ExperimentError
 from experiments.tables import to_markdown
@@ -27,41 +28,61 @@ def write(
     Args:
       sections: with their settings and results.
       folder: of the benchmark's results.
-      publish: a second folder that gets the page and its figures.
+      publish: a second folder that gets the page and its figures. Sections that were not measured
+        keep the text that they have in the page there.
 
     Raises:
       ExperimentError: for results of another version.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = ','.join(section.name for section, _, _ in sections)
-    texts, figures = [_INTRODUCTION.format(names=names)], []
+    measured, figures = {}, []
     for section, config, ledger in sections:
-        if not ledger.units:
-            texts += [f'## {config.description}\n', 'Not measured.\n']
-            continue
-        try:
-            drawn = section.draw(config, ledger.results, folder)
-            tables = section.tables(config, ledger.results)
-        except KeyError as error:
-            raise ExperimentError(
-                f'{ledger.path} was measured by another version of the benchmark (no {error}): '
-                f'remove it, or measure anew with --only {section.name} --again.'
-            ) from error
-        texts += [
-            f'## {config.description}\n',
-            _circumstances(config, ledger),
-            *(to_markdown(table, level=3) for table in tables),
-            *(f'![{name}]({name})\n' for name in drawn),
-        ]
-        figures += drawn
-    path = folder / FILE_NAME
-    path.write_text('\n'.join(texts))
+        if ledger.units:
+            measured[config.description], drawn = _section(section, config, ledger, folder)
+            figures += drawn
+    introduction = _INTRODUCTION.format(names=','.join(section.name for section, _, _ in sections))
+    titles = [config.description for _, config, _ in sections]
+
+    def put(folder):
+        path = folder / FILE_NAME
+        texts = {**dict.fromkeys(titles, 'Not measured.\n'), **_sections_of(path), **measured}
+        path.write_text(
+            '\n'.join([introduction, *(f'## {title}\n\n{texts[title]}' for title in titles)])
+        )
+        return path
+
+    (folder / FILE_NAME).unlink(missing_ok=True)
+    path = put(folder)
     if publish is not None:
         publish.mkdir(parents=True, exist_ok=True)
-        for name in (FILE_NAME, *figures):
+        for name in figures:
             shutil.copy(folder / name, publish / name)
-        path = publish / FILE_NAME
+        path = put(publish)
     return path
+
+
+def _section(section, config, ledger, folder) -> tuple[str, list[str]]:
+    """(text below the title, names of the figures) of a section that was measured."""
+    try:
+        drawn = section.draw(config, ledger.results, folder)
+        tables = section.tables(config, ledger.results)
+    except KeyError as error:
+        raise ExperimentError(
+            f'{ledger.path} was measured by another version of the benchmark (no {error}): '
+            f'remove it, or measure anew with --only {section.name} --again.'
+        ) from error
+    texts = [
+        _circumstances(config, ledger),
+        *(to_markdown(table, level=3) for table in tables),
+        *(f'![{name}]({name})\n' for name in drawn),
+    ]
+    return '\n'.join(texts), drawn
+
+
+def _sections_of(path: pathlib.Path) -> dict[str, str]:
+    """Title -> text of a page that was written before."""
+    parts = re.split(r'^## ', path.read_text() if path.exists() else '', flags=re.MULTILINE)[1:]
+    return {title: text.strip() + '\n' for title, _, text in (p.partition('\n') for p in parts)}
 
 
 def _circumstances(config: Config, ledger: Ledger) -> str:
@@ -70,7 +91,7 @@ def _circumstances(config: Config, ledger: Ledger) -> str:
     first, last = min(u.finished for u in units), max(u.finished for u in units)
     minutes, load = sum(u.seconds for u in units) / 60, max(u.load for u in units)
     packages = ('tfp_adaptive', 'tensorflow', 'tensorflow_probability', 'numpy', 'python')
-    peers = [name for name in ('jax', 'blackjax', 'nutpie', 'pymc') if name in machine]
+    peers = [name for name in PEERS if name in machine]
     versions = ', '.join(f'{name} {machine[name]}' for name in (*packages, *peers))
     settings = ', '.join(
         f'`{key}={value}`'

@@ -18,7 +18,8 @@ from experiments.tables import Table
 
 SETTINGS = pathlib.Path(__file__).parent / 'settings'
 
-_PEERS = ('jax', 'blackjax', 'nutpie', 'pymc')
+PEERS = ('jax', 'blackjax', 'nutpie', 'pymc', 'emcee')
+"""Packages of other samplers."""
 SELECTIONS = ('only', 'samplers')
 """Settings that say which units are wanted, and change no unit."""
 
@@ -154,7 +155,7 @@ class Ledger:
 
 
 def _environment() -> dict[str, Any]:
-    return {**records.environment(), **_versions(_PEERS)}
+    return {**records.environment(), **_versions(PEERS)}
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:

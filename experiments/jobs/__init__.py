@@ -7,8 +7,6 @@ from experiments.jobs.core_step import core_step
 from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
-from experiments.jobs.gradient_free import gradient_free
-from experiments.jobs.gradient_free_steps import gradient_free_steps
 from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
@@ -27,8 +25,6 @@ JOBS = {
     'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
-    'gradient_free': gradient_free,
-    'gradient_free_steps': gradient_free_steps,
     'limits': limits,
     'objectives': objectives,
     'pmmh_random_effects': pmmh_random_effects,

@@ -68,6 +68,35 @@ class Mixture(NamedTuple):
             divergences.append(np.sum((found - wanted) * np.log(found / wanted)))
         return float(np.mean(divergences))
 
+    def draw(self, num_draws: int, random: np.random.Generator) -> np.ndarray:
+        """Exact independent draws [num_draws, num_blocks * b]."""
+        shape = [num_draws, self.num_blocks]
+        mode = random.choice(len(self.weights), shape, p=self.weights)
+        noise = random.standard_normal([*shape, self.means.shape[1]])
+        draws = self.means[mode] + self.deviations[mode][..., np.newaxis] * noise
+        return np.reshape(draws, [num_draws, -1])
+
+    def mode_shares(self, draws: np.ndarray) -> np.ndarray:
+        """Shares of draws [n, num_blocks * b] nearest to each mean, over all blocks, [K]."""
+        along, cuts = self._line()
+        blocks = np.reshape(draws, [-1, self.means.shape[1]])
+        nearest = np.searchsorted(cuts, blocks @ along)
+        return np.bincount(nearest, minlength=len(self.weights)) / len(blocks)
+
+    def exact_mode_shares(self) -> np.ndarray:
+        """What `mode_shares` tends to, [K]; modes that overlap do not have their weights."""
+        along, cuts = self._line()
+        edges = np.array([-np.inf, *cuts, np.inf])[:, np.newaxis]
+        below = scipy.stats.norm.cdf(edges, self.means @ along, self.deviations)
+        return np.diff(below, axis=0) @ self.weights
+
+    def _line(self) -> tuple[np.ndarray, np.ndarray]:
+        """Direction [b] of the line on which the means lie in order, and its cuts half-way."""
+        along = self.means[-1] - self.means[0]
+        along = along / np.linalg.norm(along)
+        places = self.means @ along
+        return along, (places[1:] + places[:-1]) / 2
+
 
 def bimodal() -> Mixture:
     """Section 4.1: two modes, sixteen apart, of variances 1/2 and 2."""

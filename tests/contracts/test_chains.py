@@ -14,12 +14,12 @@ from tests.contracts.comparisons import (
     pure_step,
 )
 from tests.support import catalogue, targets
-from tests.support.catalogue import every_kernel
+from tests.support.catalogue import every_kernel, every_kernel_on_any_chains
 
 TARGET = targets.SKEWED
 
 
-@every_kernel
+@every_kernel_on_any_chains
 def test_a_batch_of_chains_is_the_chains_one_by_one(entry, seed):
     """Rounding apart: a matrix product may sum in another order for another number of rows."""
     frozen = catalogue.learned(entry, TARGET, seed).frozen

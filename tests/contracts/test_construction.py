@@ -25,7 +25,7 @@ def test_parameters_rebuild_the_kernel(entry, is_frozen, seed):
     again = twin.copy()
     assert kernel.parameters == twin.parameters == again.parameters
     assert again.name == kernel.name
-    state = TARGET.draw(seed, [3])
+    state = TARGET.draw(seed, [4])
     steps = [
         owner.one_step(state, owner.bootstrap_results(state), seed=[seed, 0])
         for owner in (kernel, again)

@@ -111,8 +111,9 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
     )
     assert len(frozen_operations) < len(adaptive_operations)
     assert draw_noise(frozen, state, [seed, 0]).entropy == ()
-    # a move has one root for each draw of normal numbers, the optimizer one for each parameter
-    assert adaptive_operations.count('Sqrt') > entry.num_normals
+    # a move has one root for each draw of normal numbers, what learns a matrix has more
+    if entry.learns_matrix:
+        assert adaptive_operations.count('Sqrt') > entry.num_normals
     assert frozen_operations.count('Sqrt') == entry.num_normals
     _, results = frozen_program.graph.structured_outputs
     assert results.adaptation.optimizer == ()
@@ -126,7 +127,7 @@ def test_frozen_program_holds_no_adaptation(entry, seed):
 @in_depth(where=lambda entry: not entry.counts_estimates)  # its noise has no static shape
 def test_no_tensor_holds_a_matrix_for_every_chain(entry):
     """C chains in d dimensions: nothing of size C d d, and of size d d only what is dense."""
-    num_chains, event_size = 5, 101
+    num_chains, event_size = 6, 101
     kernel = entry.make(lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 2)
     state = tf.zeros([num_chains, event_size])
     results = kernel.bootstrap_results(state)

@@ -12,7 +12,11 @@ from tests.contracts.comparisons import (
     is_identical,
 )
 from tests.support import targets
-from tests.support.catalogue import DEFAULT, every_kernel, every_kernel_in_depth
+from tests.support.catalogue import (
+    DEFAULT,
+    every_kernel_on_any_chains,
+    in_depth_on_any_chains,
+)
 from tests.support.lockstep import Lockstep
 
 TARGET = targets.SKEWED
@@ -22,7 +26,7 @@ BLOCKS = (slice(0, 3), slice(3, 8))
 """Replicas need not have the same number of chains."""
 
 
-@every_kernel_in_depth
+@in_depth_on_any_chains
 def test_pooled_blocks_of_chains_are_the_whole(entry, seed):
     """With the same noise, over the end of adaptation; sums differ in their last bits alone."""
     lockstep = Lockstep(len(BLOCKS))
@@ -61,7 +65,7 @@ def test_blocks_that_do_not_pool_are_not_the_whole(seed):
         assert_close(alone[0][1], together[0][1], rtol=1e-3)
 
 
-@every_kernel
+@every_kernel_on_any_chains
 def test_replicas_start_alike(entry, seed):
     """Whatever their chains saw of the density, they agree on one first scale."""
     lockstep = Lockstep(len(BLOCKS))

@@ -18,7 +18,12 @@ from tests.contracts.comparisons import (
     rows_of,
 )
 from tests.support import targets
-from tests.support.catalogue import DEFAULT, FLOW_OF_TWO_STEPS, KERNELS, every_kernel_in_depth
+from tests.support.catalogue import (
+    DEFAULT,
+    FLOW_OF_TWO_STEPS,
+    ON_ANY_CHAINS,
+    every_kernel_in_depth,
+)
 
 
 def test_chains_never_enter_a_region_of_nan(seed):
@@ -95,7 +100,7 @@ def _scaling_flow(num_leapfrog_steps, energy_gradient):
     )
 
 
-_MAKERS = {entry.name: entry.make for entry in (*KERNELS, FLOW_OF_TWO_STEPS)} | {
+_MAKERS = {entry.name: entry.make for entry in (*ON_ANY_CHAINS, FLOW_OF_TWO_STEPS)} | {
     'mala_bijector': lambda fn, n: _scaling_flow(1, 'fast')(fn, num_adaptation_steps=n),
     'hmc2_bijector_exact': lambda fn, n: _scaling_flow(2, 'exact')(fn, num_adaptation_steps=n),
 }

@@ -6,7 +6,14 @@ import tensorflow as tf
 
 from tests.contracts.comparisons import all_finite, assert_same_signature
 from tests.support import targets
-from tests.support.catalogue import DEFAULT, KERNELS, every_kernel, every_kernel_in_depth
+from tests.support.catalogue import (
+    DEFAULT,
+    KERNELS,
+    every_kernel,
+    every_kernel_in_depth,
+    every_kernel_on_any_chains,
+    in_depth_on_any_chains,
+)
 
 
 def _check_step(kernel, state, batch_shape, seed):
@@ -25,7 +32,7 @@ def _check_step(kernel, state, batch_shape, seed):
 @pytest.mark.parametrize(
     ('batch_shape', 'dtype'), [((), 'float64'), ((3,), 'float32'), ((2, 3), 'float64')], ids=str
 )
-@every_kernel
+@every_kernel_on_any_chains
 def test_step_keeps_shapes_and_dtypes(entry, batch_shape, dtype, seed):
     state = targets.NAMEDTUPLE.draw(seed, batch_shape, dtype)
     kernel = entry.make(targets.NAMEDTUPLE.log_prob, 5)
@@ -40,10 +47,10 @@ def test_step_keeps_shapes_and_dtypes(entry, batch_shape, dtype, seed):
 @every_kernel_in_depth
 def test_step_keeps_the_state_structure(entry, target, seed):
     kernel = entry.make(target.log_prob, 5)
-    _check_step(kernel, target.draw(seed, [3]), (3,), seed)
+    _check_step(kernel, target.draw(seed, [4]), (4,), seed)
 
 
-@every_kernel_in_depth
+@in_depth_on_any_chains
 def test_the_number_of_chains_may_be_dynamic(entry, seed):
     _check_dynamic(entry, [None], seed)
 
@@ -78,9 +85,9 @@ def _check_dynamic(entry, batch_shape, seed):
 
 @every_kernel
 def test_step_size_may_differ_between_chains(entry, seed):
-    state = targets.LIST.draw(seed, [3])
-    kernel = entry.make(targets.LIST.log_prob, 5, step_size=[1e-6, 0.5, 1.0])
-    results = _check_step(kernel, state, (3,), seed)
+    state = targets.LIST.draw(seed, [4])
+    kernel = entry.make(targets.LIST.log_prob, 5, step_size=[1e-6, 0.5, 0.7, 1.0])
+    results = _check_step(kernel, state, (4,), seed)
     still, *moved = np.abs(results.log_accept_ratio)
     assert still < 1e-4  # hardly a step, hardly a change
     assert np.min(moved) > 1e-4

@@ -16,6 +16,7 @@ from experiments import cli, programs, records
 from experiments.benchmark import (
     compilation,
     fresh_process,
+    gradient_free,
     overhead,
     peers,
     scaling,
@@ -504,6 +505,58 @@ def _section(calls):
     return Section('counts', units, lambda config, results: [Table('T', ['value'])])
 
 
+def test_gradient_free_steps(tmp_path):
+    tiny = ('dims=2', 'goals=1e9', 'chains=3', 'num_steps=2', 'repetitions=1', 'seconds=0.001')
+    results, page = _benchmark(tmp_path, 'gradient_free_steps', *tiny)
+    [run] = results.values()
+    assert run['ratios']['adapting'] * run['seconds']['walk'] == pytest.approx(
+        run['seconds']['adapting']
+    )
+    assert '| 2 | 3 ' in page
+
+
+_SHORT_WALKS = [
+    *('seeds=1,2', 'num_chains=2', 'least_walkers=6'),
+    *('num_warmup_evaluations=60', 'num_evaluations=120'),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('only', ['banana', 'gaussian-10'])
+def test_gradient_free(tmp_path, only):
+    pytest.importorskip('emcee')
+    pytest.importorskip('pymc')
+    results, page = _benchmark(tmp_path, 'gradient_free', *_SHORT_WALKS, f'only={only}')
+    assert [run['num_evaluations'] for run in results.values()] == [120] * 8
+    walkers = 6 if only == 'banana' else 20
+    assert [run['num_chains'] for run in results.values()] == [2, 2, walkers, 2] * 2
+    assert f'| {only} ' in page
+
+
+def test_samplers_without_gradients_that_are_not_there(tmp_path, monkeypatch):
+    for package in ('emcee', 'pymc'):
+        monkeypatch.setitem(sys.modules, package, None)
+    short = [*_SHORT_WALKS, 'only=banana', "samplers=emcee's stretch move,PyMC's DEMetropolisZ"]
+    results, page = _benchmark(tmp_path, 'gradient_free', *short)
+    assert [run['unavailable'].split()[0] for run in results.values()] == ['emcee', 'pymc'] * 2
+    assert "| emcee's stretch move | emcee is not installed" in page
+
+
+def test_rows_of_samplers_without_gradients():
+    def runs(sampler, *rates):
+        run = {'target': 'here', 'event_size': 3, 'sampler': sampler, 'num_chains': 4}
+        return [{**run, 'ess_per_evaluation': r, 'max_rhat': 1 + r} for r in rates]
+
+    every = [*runs(gradient_free.OURS, 0.01, 0.04, 0.02), *runs('peer', 0.1, 0.01, 0.01)]
+    config = load_settings('gradient_free')
+    [table] = gradient_free.SECTION.tables(config, dict(enumerate(every)))
+    ours, peer = table.rows
+    assert ours == ['here', 3, gradient_free.OURS, 4, 0.02, '0.01 to 0.04', '1.040', None]
+    assert peer[4:6] == [0.01, '0.01 to 0.1']
+    assert peer[6].startswith('1.100: above 1.05')
+    assert peer[7] == 2.0
+
+
 def test_what_is_there_is_not_measured_again(tmp_path):
     calls, config = [], load_settings('counts')
     section = _section(calls)
@@ -599,7 +652,8 @@ def test_a_file_that_holds_no_results_is_named(tmp_path):
 
 def test_settings_go_to_every_section_that_has_them():
     settings = settings_of(list(SECTIONS), ['num_chains=3', 'overhead.seed=9'])
-    assert all(config.settings['num_chains'] == 3 for config in settings.values())
+    counts = [config.settings.get('num_chains') for config in settings.values()]
+    assert [count for count in counts if count is not None] == [3] * (len(SECTIONS) - 1)
     assert settings['overhead'].settings['seed'] == 9
     assert settings['counts'].settings['seed'] == 1
 
@@ -645,6 +699,16 @@ _CASE = {
 }
 
 
+_STEPS = {
+    'num_dims': 2,
+    'num_chains': 3,
+    'goal': 1.5,
+    'seconds': {'walk': 1.0, 'adapting': 2.0, 'frozen': 0.5},
+    'ratios': {'adapting': 2.0, 'frozen': 0.5},
+    'quartiles': [1.9, 2.1],
+}
+
+
 def test_results_of_another_version_of_a_section_are_named(tmp_path, capsys):
     Ledger(tmp_path / 'benchmark', load_settings('overhead')).put('german', {'old': 1}, 1.0)
     assert cli.main(['benchmark', '--no-run', '--output', str(tmp_path)]) == 2
@@ -664,6 +728,17 @@ def test_the_page_can_be_published(tmp_path):
     assert '![scaling.png](scaling.png)' in page
     assert (public / 'scaling.png').stat().st_size > 1000
     assert page.count('Not measured.') == len(SECTIONS) - 1
+    # another result elsewhere adds its section, and leaves the others
+    more = tmp_path / 'more'
+    steps = Ledger(more / 'benchmark', load_settings('gradient_free_steps'))
+    steps.put('d = 2, 3 chains', _STEPS, 1.0)
+    arguments[2] = str(more)
+    assert cli.main(['benchmark', *arguments]) == 0
+    both = (public / 'benchmark.md').read_text()
+    assert '| 2 | 3 ' in both
+    assert both.count('Not measured.') == len(SECTIONS) - 2
+    [title] = [line for line in page.splitlines() if line.startswith('## Time, memory')]
+    assert page[page.index(title) :].split('## ')[1] == both[both.index(title) :].split('## ')[1]
 
 
 def test_the_page_says_what_was_measured_with_which_commit(tmp_path, monkeypatch):

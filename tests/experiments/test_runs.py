@@ -9,7 +9,6 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, config, programs
-from experiments.jobs.gradient_free import OURS, rows_of
 from experiments.jobs.windowed_nuts import verdict
 from experiments.targets.posteriors import POSTERIORS, references
 
@@ -329,45 +328,6 @@ def test_cyclical(tmp_path, name, num_samplers, more):
     [table] = record['tables']
     assert [row[0] for row in table['rows']] == [run['sampler'] for run in record['runs'][::2]]
     assert (folder / f'{name}.png').stat().st_size > 10_000
-
-
-def test_gradient_free_steps(tmp_path):
-    tiny = ('dims=2', 'goals=1e9', 'chains=3', 'num_steps=2', 'repetitions=1', 'seconds=0.001')
-    _, record = _run(tmp_path, 'gradient_free_steps', *tiny)
-    [run] = record['runs']
-    assert run['ratios']['adapting'] * run['seconds']['walk'] == pytest.approx(
-        run['seconds']['adapting']
-    )
-    assert [row[:2] for row in record['tables'][0]['rows']] == [[2, 3]]
-
-
-_SHORT_PEERS = [
-    *('seeds=1,2', 'num_chains=2', 'least_walkers=6'),
-    *('num_warmup_evaluations=60', 'num_evaluations=120'),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('only', ['banana', 'gaussian-10'])
-def test_gradient_free(tmp_path, only):
-    pytest.importorskip('emcee')
-    pytest.importorskip('pymc')
-    _, record = _run(tmp_path, 'gradient_free', *_SHORT_PEERS, f'only={only}')
-    runs = record['runs']
-    assert [run['num_evaluations'] for run in runs] == [120] * 6
-    walkers = 6 if only == 'banana' else 20
-    assert [run['num_chains'] for run in runs] == [2, 2, walkers, walkers, 2, 2]
-
-
-def test_rows_of_samplers_without_gradients():
-    def runs(*rates):
-        return [{'num_chains': 4, 'ess_per_evaluation': r, 'max_rhat': 1 + r} for r in rates]
-
-    ours, peer = rows_of('target', 3, {OURS: runs(0.01, 0.04, 0.02), 'peer': runs(0.1, 0.01, 0.01)})
-    assert ours == ['target', 3, OURS, 4, 0.02, '0.01 to 0.04', '1.040', None]
-    assert peer[4:6] == [0.01, '0.01 to 0.1']
-    assert peer[6].startswith('1.100: above 1.05')
-    assert peer[7] == 2.0
 
 
 @pytest.mark.slow

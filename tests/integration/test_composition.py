@@ -153,7 +153,7 @@ def _replica_exchange_variance(make_kernel_fn, seed, num_chains=10_000, num_step
 def test_replica_exchange_samples_the_cold_target(entry, seed):
     """Swaps replace states behind the kernel's back: a stale cache would bias the variance."""
     kernel = entry.make(_normal_log_prob, 0)
-    frozen = kernel.frozen(kernel.bootstrap_results(tf.ones([1, 4])))
+    frozen = kernel.frozen(kernel.bootstrap_results(tf.ones([4, 4])))
     variance, error = _replica_exchange_variance(
         lambda fn: frozen.copy(target_log_prob_fn=fn, step_size=1.5), seed
     )

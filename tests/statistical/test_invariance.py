@@ -10,8 +10,8 @@ from tests.support import catalogue, targets
 from tests.support.catalogue import (
     DEFAULT,
     FLOW_OF_TWO_STEPS,
-    every_kernel,
-    every_kernel_in_depth,
+    every_kernel_on_any_chains,
+    in_depth_on_any_chains,
 )
 from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 
@@ -24,7 +24,7 @@ def _check(frozen, target, seed, batch_shape=(50_000,)):
     assert p_value > FALSE_ALARM
 
 
-@every_kernel
+@every_kernel_on_any_chains
 def test_invariance(entry, seed):
     _check(catalogue.bold(entry, TARGET, seed), TARGET, seed)
 
@@ -34,12 +34,12 @@ def test_invariance_of_a_flow_over_two_steps(seed):
     _check(catalogue.bold(FLOW_OF_TWO_STEPS, TARGET, seed), TARGET, seed)
 
 
-@every_kernel_in_depth
+@in_depth_on_any_chains
 def test_invariance_of_a_state_in_parts_and_two_chain_dimensions(entry, seed):
     _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (5, 10_000))
 
 
-@every_kernel_in_depth
+@in_depth_on_any_chains
 def test_invariance_within_walls(entry, seed):
     """A trajectory may cross a region of zero density but must not end in it."""
     _check(catalogue.bold(entry, targets.BOX, seed), targets.BOX, seed)
@@ -52,7 +52,7 @@ def test_invariance_on_difficult_targets(target, seed):
     _check(catalogue.bold(DEFAULT, target, seed), target, seed)
 
 
-@every_kernel
+@every_kernel_on_any_chains
 def test_a_wrong_target_is_detected(entry, seed):
     frozen = catalogue.bold(entry, TARGET, seed)
     wrong = frozen.copy(**entry.with_target(lambda x: 1.2 * TARGET.log_prob(x)))
@@ -60,7 +60,7 @@ def test_a_wrong_target_is_detected(entry, seed):
     assert p_value < DETECTION
 
 
-@every_kernel_in_depth
+@in_depth_on_any_chains
 def test_a_missing_accept_step_is_detected(entry, seed):
     wrong = catalogue.bold(entry, TARGET, seed).copy()
     draw = wrong._sampler.draw

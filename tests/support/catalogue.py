@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -81,10 +82,10 @@ def _embedding(subsample_size):
     )
 
 
-def _cyclical(fn, num_steps, **more):
-    cycle = {'num_steps_per_cycle': 20, 'exploration_fraction': 0.5}
-    return tfpa.CyclicalKernelAdaptiveMetropolis(
-        fn, num_steps, kernel_function=tfpa.kernel_functions.gaussian(3.0), **cycle, **more
+def _cyclical(mode):
+    function = tfpa.kernel_functions.gaussian(3.0)
+    return lambda fn, n, **more: tfpa.CyclicalKernelAdaptiveMetropolis(
+        fn, n, 20, 0.5, function, mode=mode, **more
     )
 
 
@@ -145,6 +146,9 @@ _ONE, _TWO, _NONE = _exactly(1), _exactly(2), _exactly(0)
 
 _WITHOUT_GRADIENT = (_ONE, _NONE, 0, False, 1, 0, False)
 
+# a walk, and steps along the points
+_EMBEDS: dict[str, Any] = {'learns_matrix': False, 'num_normals': 2}
+
 KERNELS = (
     Entry('mala', _hmc(1), _ONE, _NONE),
     Entry('hmc2', _hmc(2), _TWO, _roulette, max_copies=2),
@@ -175,8 +179,13 @@ KERNELS = (
     Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
     Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
     Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
-    Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, learns_matrix=False),
-    Entry('cyclical', _cyclical, *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, **_EMBEDS),
+    Entry('cyclical', _cyclical('finite'), *_WITHOUT_GRADIENT, **_EMBEDS),
+    Entry('cyclical_rare', _cyclical('diminishing'), *_WITHOUT_GRADIENT, **_EMBEDS),
+    Entry(
+        *('cyclical_ensemble', _cyclical('ensemble'), _TWO, _NONE, 0, False, 2, 0, False),
+        **_EMBEDS,
+    ),
     Entry(
         *('pseudo_marginal', _marginal, *_WITHOUT_GRADIENT),
         learns_matrix=False,  # a covariance, and a step size beside it
@@ -186,11 +195,14 @@ KERNELS = (
         starts_alike=True,
         with_target=lambda fn: {'prior_log_prob_fn': fn},
     ),
-    Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, learns_matrix=False),
+    Entry('kernel_adaptive_many', _embedding(20), *_WITHOUT_GRADIENT, **_EMBEDS),
 )
 
 ON_DENSITIES = tuple(entry for entry in KERNELS if not entry.counts_estimates)
 """Kernels that TFP's wrappers can change the target of: it is a log-density and nothing else."""
+
+ON_ANY_CHAINS = tuple(entry for entry in KERNELS if entry.name != 'cyclical_ensemble')
+"""Kernels that move any number of chains, each by itself; not one half by the other."""
 
 DEFAULT = KERNELS[1]
 
@@ -215,6 +227,8 @@ def parametrize(entries):
 
 every_kernel = parametrize(KERNELS)
 
+every_kernel_on_any_chains = parametrize(ON_ANY_CHAINS)
+
 
 def in_depth(*more: Entry, where: Callable = lambda entry: True):
     """For tests that take long to compile: all among the slow tests, else representatives."""
@@ -228,6 +242,8 @@ def in_depth(*more: Entry, where: Callable = lambda entry: True):
 
 
 every_kernel_in_depth = in_depth()
+
+in_depth_on_any_chains = in_depth(where=ON_ANY_CHAINS.__contains__)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

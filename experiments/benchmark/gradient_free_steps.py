@@ -1,7 +1,7 @@
-"""What a step of `AdaptiveMetropolis` costs beside one of TFP's `RandomWalkMetropolis`."""
+"""Section: a step of `AdaptiveMetropolis` beside one of TFP's `RandomWalkMetropolis`."""
 
-import pathlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,38 +11,23 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments import programs, targets
 from experiments.benchmark import stepping
+from experiments.benchmark.section import Section
 from experiments.config import Config
-from experiments.jobs.outcome import Outcome
 from experiments.tables import Table, goal, spread
 
 _WALK, _ADAPTING, _FROZEN = 'walk', 'adapting', 'frozen'
 
 
-def gradient_free_steps(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
-    """Times both in turns on a standard normal, for every dimension and number of chains."""
-    del folder
-    settings, runs, rows = config.settings, [], []
+def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    settings = config.settings
     for num_dims, limit in zip(settings['dims'], settings['goals'], strict=True):
         for num_chains in settings['chains']:
-            times = _measure(num_dims, num_chains, settings)
-            # within a turn, which a busy machine slows as a whole
-            ratios = {name: times[name] / times[_WALK] for name in (_ADAPTING, _FROZEN)}
-            run = {
-                'num_dims': num_dims,
-                'num_chains': num_chains,
-                'seconds': {name: float(np.median(each)) for name, each in times.items()},
-                'ratios': {name: float(np.median(each)) for name, each in ratios.items()},
-                'quartiles': np.quantile(ratios[_ADAPTING], [0.25, 0.75]).tolist(),
-            }
-            runs.append(run)
-            rows.append(_row(run, limit))
-            if progress:
-                print(f'd = {num_dims}, {num_chains} chains: {run["ratios"]}', flush=True)
-    return Outcome([_table(rows, settings)], runs)
+            unit = functools.partial(_measure, num_dims, num_chains, limit, settings)
+            yield f'd = {num_dims}, {num_chains} chains', unit
 
 
-def _measure(num_dims, num_chains, settings) -> dict[str, np.ndarray]:
-    """Seconds a step of each kernel, [repetitions]."""
+def _measure(num_dims, num_chains, limit, settings) -> dict[str, Any]:
+    """Medians over turns, in which all run one after the other, on a standard normal."""
     target = targets.make('gaussian', kind='iid', num_dims=num_dims, initial_scale=1.0)
     state = target.initial_state(num_chains, (settings['seed'], 0))
     num_steps = settings['num_steps']
@@ -58,7 +43,16 @@ def _measure(num_dims, num_chains, settings) -> dict[str, np.ndarray]:
         for name, kernel in kernels.items()
     }
     times = stepping.interleave(loops, settings['repetitions'], settings['seconds'])
-    return {name: each / num_steps for name, each in times.items()}
+    # within a turn, which a busy machine slows as a whole
+    ratios = {name: times[name] / times[_WALK] for name in (_ADAPTING, _FROZEN)}
+    return {
+        'num_dims': num_dims,
+        'num_chains': num_chains,
+        'goal': limit,
+        'seconds': {name: float(np.median(each)) / num_steps for name, each in times.items()},
+        'ratios': {name: float(np.median(each)) for name, each in ratios.items()},
+        'quartiles': np.quantile(ratios[_ADAPTING], [0.25, 0.75]).tolist(),
+    }
 
 
 def _whole_runs(kernel, state, seed, num_steps) -> Callable[[int], Any]:
@@ -82,29 +76,35 @@ def _whole_runs(kernel, state, seed, num_steps) -> Callable[[int], Any]:
     return lambda num_runs: loop(state, results, tf.constant([seed, 0]), tf.constant(num_runs))
 
 
-def _row(run, limit) -> list[Any]:
+def _row(run) -> list[Any]:
     seconds, ratios = run['seconds'], run['ratios']
     return [
         *(run['num_dims'], run['num_chains']),
         *(1e6 * seconds[name] for name in (_WALK, _ADAPTING, _FROZEN)),
-        *(ratios[_ADAPTING], spread(run['quartiles']), goal(limit, ratios[_ADAPTING])),
+        *(ratios[_ADAPTING], spread(run['quartiles']), goal(run['goal'], ratios[_ADAPTING])),
         ratios[_FROZEN],
     ]
 
 
-def _table(rows, settings) -> Table:
-    return Table(
-        title='Steps of `AdaptiveMetropolis` and of `RandomWalkMetropolis`',
-        columns=[
-            *('d', 'chains', 'walk, us', 'adapting, us', 'frozen, us'),
-            *('adapting / walk', 'quartiles', 'goal: at most', 'frozen / walk'),
-        ],
-        rows=rows,
-        note=(
-            f'The first {settings["num_steps"]:,} steps from exact draws of a standard normal, '
-            'all of which adapt, over and over in one XLA program for each kernel, and as many of '
-            f'the walk and of the frozen kernel; in turns, {settings["repetitions"]} times about '
-            f'{settings["seconds"]} s each. Microseconds are medians over turns, ratios medians '
-            'of those within a turn.'
-        ),
-    )
+def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
+    settings = config.settings
+    return [
+        Table(
+            title='Steps of `AdaptiveMetropolis` and of `RandomWalkMetropolis`',
+            columns=[
+                *('d', 'chains', 'walk, us', 'adapting, us', 'frozen, us'),
+                *('adapting / walk', 'quartiles', 'goal: at most', 'frozen / walk'),
+            ],
+            rows=[_row(run) for run in results.values()],
+            note=(
+                f'The first {settings["num_steps"]:,} steps from exact draws of a standard normal, '
+                'all of which adapt, over and over in one XLA program for each kernel, and as many '
+                f'of the walk and of the frozen kernel; in turns, {settings["repetitions"]} times '
+                f'about {settings["seconds"]} s each. Microseconds are medians over turns, ratios '
+                'medians of those within a turn.'
+            ),
+        )
+    ]
+
+
+SECTION = Section('gradient_free_steps', _units, _tables)
