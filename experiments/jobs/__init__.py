@@ -7,6 +7,7 @@ from experiments.jobs.core_step import core_step
 from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
+from experiments.jobs.gradient_free_proposals import gradient_free_proposals
 from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
@@ -25,6 +26,7 @@ JOBS = {
     'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,
+    'gradient_free_proposals': gradient_free_proposals,
     'limits': limits,
     'objectives': objectives,
     'pmmh_random_effects': pmmh_random_effects,

@@ -307,6 +307,18 @@ def test_limits(tmp_path):
     assert (folder / 'limits.png').stat().st_size > 10_000
 
 
+def test_gradient_free_proposals(tmp_path):
+    folder, record = _run(tmp_path, 'gradient_free_proposals', 'num_warmup_steps=200')
+    assert (folder / 'proposals.png').stat().st_size > 10_000
+    spreads = {}
+    for kernel, _, *deviations in record['tables'][0]['rows']:
+        spreads.setdefault(kernel, []).append(deviations)
+    fixed, learned, embedded = spreads.values()
+    assert fixed == [[1.0, 1.0]] * 5
+    assert learned == [learned[0]] * 5
+    assert np.ptp(embedded, axis=0).min() > 0.1
+
+
 _SHORT_CYCLES = [
     *('seeds=1,2', 'num_chains=4', 'num_warmup_evaluations=40', 'num_evaluations=40'),
     *('num_steps_per_cycle=10', 'subsample_size=3', 'cyclical_subsample_size=4', 'num_marks=2'),

@@ -143,6 +143,11 @@ def test_bad_arguments_are_named(options, message):
         tfpa.CyclicalKernelAdaptiveMetropolis(TARGET.log_prob, **options)
 
 
+def test_only_the_published_form_takes_a_schedule_of_noise():
+    with pytest.raises(TypeError, match=r"`noise_scale` .*='as_published' alone"):
+        _kernel('finite', noise_scale=lambda time: 1.0 / (1 + time))
+
+
 @pytest.mark.parametrize('num_chains', [2, 5])
 def test_ensembles_need_two_halves(num_chains):
     with pytest.raises(ValueError, match='even number of chains'):

@@ -130,6 +130,11 @@ class CyclicalKernelAdaptiveMetropolis(base.SamplerKernel):
         else:
             if mode == 'ensemble':
                 _refuse(mode, gain=gain)
+            if callable(noise_scale):
+                raise TypeError(
+                    "`noise_scale` may be a function with mode='as_published' alone; with "
+                    f'mode={mode!r} give a number.'
+                )
             noise: Any = noise_scale
             shape = make_shape(kernel_function, subsample_size, noise, adapt_noise)
             axes = embedding_adaptive.Axes(

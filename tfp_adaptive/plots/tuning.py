@@ -192,6 +192,6 @@ def estimated_covariance(draws: Any) -> np.ndarray:
     return factor @ factor.T
 
 
-def ellipse(ax: Any, matrix: np.ndarray, **kwargs: Any) -> None:
-    """The ellipse of one standard deviation of a covariance [2, 2] about zero."""
-    ax.plot(*(np.linalg.cholesky(matrix) @ _CIRCLE), **kwargs)
+def ellipse(ax: Any, matrix: np.ndarray, centre: Any = (0, 0), **kwargs: Any) -> None:
+    """The ellipse of one standard deviation of a covariance [2, 2] about a centre [2]."""
+    ax.plot(*(np.linalg.cholesky(matrix) @ _CIRCLE + np.reshape(centre, [2, 1])), **kwargs)
