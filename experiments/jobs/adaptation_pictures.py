@@ -36,8 +36,8 @@ def adaptation_pictures(config: Config, folder: pathlib.Path, progress: bool) ->
     for name, figure in figures.items():
         figure.savefig(own / f'{name}.png', dpi=settings['dpi'])
     pages.close(figures)
-    for name, (draw, frames) in animations.items():
-        pages.tfpa.plots.animate(draw, frames, own / f'{name}.gif')
+    for name, (draw, frames, size) in animations.items():
+        pages.tfpa.plots.animate(draw, frames, own / f'{name}.gif', size=size)
     numbers = {name: _plain(value) for name, value in numbers.items()}
     (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + '\n')
     (folder / 'adaptation.md').write_text(page(numbers))

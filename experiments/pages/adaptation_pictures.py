@@ -1,7 +1,8 @@
 """The twelve pictures of `How adaptation works`, and every number that its text quotes."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,21 +30,30 @@ from tfp_adaptive.plots.tuning import estimated_covariance
 COUNTS = (10, 30, 100, 300)
 
 
+class Animation(NamedTuple):
+    """What `tfpa.plots.animate` takes."""
+
+    draw: Callable
+    """(frame, figure) -> None."""
+    frames: list
+    size: tuple[float, float] = (5.0, 4.0)
+    """Inches."""
+
+
 def pictures(
     settings: dict[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Callable, list]]]:
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Animation]]:
     """Everything that the page shows.
 
     Args:
       settings: of the run.
 
     Returns:
-      (name -> figure, name -> number or sentence, name -> (frame, figure) -> None for animations
-      with `frames`).
+      (name -> figure, name -> number or sentence, name -> `Animation`).
     """
     figures: dict[str, Any] = {}
     numbers: dict[str, Any] = {}
-    animations: dict[str, tuple[Callable, list]] = {}
+    animations: dict[str, Animation] = {}
     for part in (
         _steps,
         _integrators,
@@ -59,8 +69,7 @@ def pictures(
 
 
 def _steps(settings, figures, numbers, animations):
-    """HMC of five leapfrog steps with three step sizes."""
-    del animations
+    """HMC of five leapfrog steps with three step sizes, and with more of them."""
     figure = _plt().figure(figsize=(9, 6), layout='constrained')
     for panel, (name, step_size) in zip(
         figure.subfigures(3, 1), settings['step_sizes'].items(), strict=True
@@ -75,6 +84,17 @@ def _steps(settings, figures, numbers, animations):
         }
     numbers |= {'num_results': settings['num_results'], 'num_draws': 4 * settings['num_results']}
     figures['steps'] = figure
+
+    def growing(step_size, figure):
+        run = sample(gaussian, settings, hmc(step_size), num_warmup_steps=0)
+        tfpa.plots.traces(run, ['x[1]'], figure=figure)
+        figure.axes[0].set(ylim=REGION[1])
+        figure.suptitle(
+            f'step size {step_size:g}, acceptance {run.diagnostics.accept_prob:.2f}', fontsize=11
+        )
+
+    step_sizes = [0.02, 0.1, 0.3, 0.6, 0.75, 0.85]
+    animations['steps'] = Animation(growing, step_sizes, (9, 3))
 
 
 def _integrators(settings, figures, numbers, animations):
@@ -103,8 +123,9 @@ def _integrators(settings, figures, numbers, animations):
             gaussian, START, VELOCITY, [step_size], 4.0, region=REGION, figure=figure
         )
 
-    animations['euler'] = euler, [0.3 * count for count in range(1, 11)]
-    animations['leapfrog'] = leapfrog, [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    animations['euler'] = Animation(euler, [0.3 * count for count in range(1, 11)])
+    step_sizes = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    animations['leapfrog'] = Animation(leapfrog, step_sizes)
 
 
 def _energy(settings, figures, numbers, animations):
@@ -126,7 +147,7 @@ def _energy(settings, figures, numbers, animations):
             tfpa.plots.energy_errors(gaussian, START, VELOCITY, step_sizes[:count], ax=axes[0, 0])
             axes[0, 0].set_ylim(limits)
 
-        return draw, list(range(1, len(step_sizes) + 1))
+        return Animation(draw, list(range(1, len(step_sizes) + 1)))
 
     animations['energy'] = growing(stable, (1e-6, 10))
     animations['divergence'] = growing(diverging, (1e-4, 3e3))
@@ -170,7 +191,7 @@ def _windows(settings, figures, numbers, animations):
 
 
 def _unfolding(accept_prob, steps, target):
-    """(draw, frames) of a warm-up step by step."""
+    """Of a warm-up step by step."""
     limits = 0.8 * np.min(steps), 1.25 * np.max(steps)
 
     def draw(count, figure):
@@ -180,7 +201,8 @@ def _unfolding(accept_prob, steps, target):
         figure.axes[0].set_xlim(0, len(steps))
         figure.axes[1].set_ylim(limits)
 
-    return draw, [max(2, int(len(steps) * share)) for share in np.linspace(0.05, 1, 10)]
+    frames = [max(2, int(len(steps) * share)) for share in np.linspace(0.05, 1, 10)]
+    return Animation(draw, frames)
 
 
 def _tuned(target, num_steps, schedule):
@@ -215,7 +237,7 @@ def _metric(settings, figures, numbers, animations):
         tfpa.plots.metric(draws, COVARIANCE, [count], figure=figure)
         figure.axes[0].set(xlim=REGION[0], ylim=REGION[1])
 
-    animations['metric'] = learning, [5, 10, 20, 30, 50, 75, 100, 150, 200, 300]
+    animations['metric'] = Animation(learning, [5, 10, 20, 30, 50, 75, 100, 150, 200, 300])
     for count in (COUNTS[0], COUNTS[-1]):
         difference = estimated_covariance(draws[:count]) - COVARIANCE
         numbers[f'metric_error_{count}'] = np.linalg.norm(difference, 2) / np.linalg.norm(
@@ -243,22 +265,23 @@ def _modes(settings, figures, numbers, animations):
         tfpa.plots.modes(mixture, run.states[:count], figure=figure)
         figure.axes[1].set_xlim(0, len(run.states))
 
-    animations['modes'] = (
-        settling,
-        [int(len(run.states) * share) for share in np.linspace(0.1, 1, 8)],
-    )
+    frames = [int(len(run.states) * share) for share in np.linspace(0.1, 1, 8)]
+    animations['modes'] = Animation(settling, frames)
 
 
 def _entropy(settings, figures, numbers, animations):
     """The same Gaussian, learned by the entropy objective."""
     run = sample(gaussian, settings, None)
     figures['entropy'] = tfpa.plots.adaptation(run, COVARIANCE)
+    shapes, errors = _plt().figure(figsize=(9, 7), layout='constrained').subfigures(2, 1)
     figures['ellipses'] = tfpa.plots.ellipses(
         [_learned(run, count) for count in COUNTS],
         COVARIANCE,
         [f'{count} steps' for count in COUNTS],
         is_scaled=True,
-    )
+        figure=shapes,
+    ).figure
+    _learned_energy(run, errors, numbers)
     figures['trajectories'] = tfpa.plots.trajectories(run, num_trajectories=6)
     root = np.linalg.cholesky(COVARIANCE)
     for count in (1, COUNTS[0], COUNTS[-1]):
@@ -277,7 +300,47 @@ def _entropy(settings, figures, numbers, animations):
         )
 
     frames = [1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300]
-    animations['learning'] = learning, frames
+    animations['learning'] = Animation(learning, frames)
+
+    def warming(count, figure):
+        tfpa.plots.adaptation(_until(run, count), COVARIANCE, figure=figure)
+        figure.axes[0].set_xlim(0, frames[-1])
+
+    animations['entropy'] = Animation(warming, frames[1:], (7, 7))
+
+    def moving(num_moves, figure):
+        _, axes = tfpa.plots.style.make_axes(figure, 1, 1, (6, 5))
+        tfpa.plots.trajectories(run, num_trajectories=6, num_moves=num_moves, ax=axes[0, 0])
+        axes[0, 0].set(xlim=figures['trajectories'].axes[0].get_xlim())
+        axes[0, 0].set(ylim=figures['trajectories'].axes[0].get_ylim())
+
+    animations['trajectories'] = Animation(moving, list(range(1, 9)))
+
+
+def _learned_energy(run, figure, numbers):
+    """Energy errors in the coordinates of the learned proposal, one of whose steps is 1 there."""
+    factor = np.linalg.cholesky(_learned(run, len(run.warmup_trace.accept_prob)))
+    scales = np.sqrt(
+        np.linalg.eigvalsh(np.linalg.inv(factor) @ COVARIANCE @ np.linalg.inv(factor.T))
+    )
+
+    def whitened(z):
+        return gaussian(tf.linalg.matvec(tf.constant(factor, z.dtype), z))
+
+    start, velocity = np.linalg.solve(factor, START), np.array(VELOCITY)
+    multiples = [0.25, 0.5, 1.0, 2.0]
+    _, axes = tfpa.plots.style.make_axes(figure, 1, 1, (6.5, 3.8))
+    tfpa.plots.energy_errors(whitened, start, velocity, multiples, ax=axes[0, 0])
+    axes[0, 0].set_xlabel('time along the trajectory, in learned steps')
+    numbers |= {'learned_bound': 2 * scales[0], 'learned_bound_wide': 2 * scales[-1]}
+
+
+def _until(run, count):
+    """The run as if its warm-up had ended after `count` steps."""
+    trace, history = tf.nest.map_structure(
+        lambda x: x[:count], (run.warmup_trace, run.warmup_preconditioner)
+    )
+    return dataclasses.replace(run, warmup_trace=trace, warmup_preconditioner=history)
 
 
 def _learned(run, count):

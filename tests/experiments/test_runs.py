@@ -355,4 +355,4 @@ def test_adaptation_pictures(tmp_path):
     assert '{' not in (folder / 'adaptation.md').read_text()
     assert (into / 'adaptation.md').read_text() == (folder / 'adaptation.md').read_text()
     assert len(list((into / 'adaptation').glob('*.png'))) == 12
-    assert len(list((into / 'adaptation').glob('*.gif'))) == 9
+    assert len(list((into / 'adaptation').glob('*.gif'))) == 12

@@ -115,7 +115,8 @@ def test_modes_beyond_the_draws_are_in_the_picture(rng):
     figure = tfpa.plots.modes(gaussian, rng.normal(size=[30, 3, 2]), diagnosis='R-hat 2')
     plane, time = figure.axes
     assert time.get_title() == 'R-hat 2'
-    assert len(time.lines) == 3
+    assert len(time.lines) == 2 * 3
+    assert len({line.get_marker() for line in time.lines[1::2]}) == 3
     assert len({line.get_marker() for line in plane.lines}) == 3
     with pytest.raises(ValueError, match=r'must have shape \[N, C, 2\]'):
         tfpa.plots.modes(gaussian, rng.normal(size=[30, 2]))

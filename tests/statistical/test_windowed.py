@@ -9,7 +9,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tests.contracts.comparisons import assert_identical, is_identical, to_numpy
+from tests.contracts.comparisons import (
+    assert_close,
+    assert_identical,
+    assert_same_signature,
+    is_identical,
+    to_numpy,
+)
 from tests.support import catalogue, targets
 from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 from tfp_adaptive import tuning
@@ -217,6 +223,37 @@ def test_nuts_under_xla_with_a_chain_without_density(seed):
     assert np.mean(trace.is_accepted[:, 1:]) > 0.5
     assert np.isfinite(trace.adaptation.preconditioner).all()
     assert np.all(np.diff(trace.info.num_nonfinite) >= 1)
+
+
+@pytest.mark.parametrize('batch_shape', [(), (3,), (2, 3)], ids=str)
+def test_nuts_keeps_structures_and_chain_dimensions(batch_shape, seed):
+    """Eagerly and in a graph it takes the same step, up to the rounding of TFP's loop."""
+    target = targets.NAMEDTUPLE
+    kernel = tfpa.WindowedNUTS(target.log_prob, 5, max_tree_depth=3)
+    state = target.draw(seed, batch_shape, 'float64')
+    bootstrapped = kernel.bootstrap_results(state)
+    eager = kernel.one_step(state, bootstrapped, seed=[seed, 0])
+    assert_same_signature(eager, (state, bootstrapped))
+    assert eager[1].target_log_prob.shape == batch_shape
+    step = tf.function(kernel.one_step, autograph=False)
+    assert_close(step(state, bootstrapped, seed=tf.constant([seed, 0])), eager, rtol=1e-10)
+    frozen = kernel.frozen(eager[1])
+    assert_same_signature(frozen.one_step(*_restarted(frozen, state), seed=[seed, 1])[0], state)
+
+
+def _restarted(kernel, state):
+    return state, kernel.bootstrap_results(state)
+
+
+def test_chain_dimensions_of_nuts_are_only_a_shape(seed):
+    kernel = tfpa.WindowedNUTS(targets.SKEWED.log_prob, 5, max_tree_depth=3)
+    flat = targets.SKEWED.draw(seed, [6], 'float64')
+    grid = tf.reshape(flat, [2, 3, -1])
+    (flat, of_flat), (grid, of_grid) = (
+        kernel.one_step(*_restarted(kernel, state), seed=[seed, 0]) for state in (flat, grid)
+    )
+    assert_identical(tf.reshape(grid, flat.shape), flat)
+    assert_identical(of_grid.adaptation, of_flat.adaptation)
 
 
 def test_nuts_pools_over_replicas(seed):

@@ -49,9 +49,10 @@ def modes(
     thinned = draws[:: max(1, len(draws) // 150)]
     colours = style.chain_colours(draws.shape[1])
     for chain, colour in enumerate(colours):
+        marker = _MARKERS[chain % len(_MARKERS)]
         plane.plot(
             *thinned[:, chain].T,
-            _MARKERS[chain % len(_MARKERS)],
+            marker,
             color=colour,
             markersize=3,
             alpha=0.6,
@@ -59,6 +60,17 @@ def modes(
             label=f'chain {chain + 1}',
         )
         time.plot(draws[:, chain, 0], color=colour, linewidth=0.6)
+        # some are marked, each chain's at places of its own, for those who see no colours
+        every = max(1, len(draws) // 10)
+        marked = np.arange(chain * every // len(colours), len(draws), every)
+        time.plot(
+            *(marked, draws[marked, chain, 0], marker),
+            color=colour,
+            markersize=5,
+            markeredgecolor='k',
+            markeredgewidth=0.5,
+            zorder=3,
+        )
     plane.margins(margin)
     dynamics.contours(plane, target_log_prob_fn)
     plane.set(xlabel='$q_1$', ylabel='$q_2$')
