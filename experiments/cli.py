@@ -48,10 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         'benchmark',
         help='costs of a step, and peers side by side',
-        epilog='Sections: counts, overhead, compilation, adaptation, scaling, peers, '
-        'gradient_free, gradient_free_steps. peers and gradient_free need the extra: pip install '
-        "-e '.[experiments,peers]'. All take over three hours of an idle machine; what is measured "
-        'is kept, so an interrupted run goes on.',
+        epilog='Sections: counts, overhead, compilation, cold_start, adaptation, scaling, peers, '
+        'gradient_free, gradient_free_steps. cold_start, peers and gradient_free need the extra: '
+        "pip install -e '.[experiments,peers]'. All take some four hours of an idle machine; what "
+        'is measured is kept, so an interrupted run goes on.',
     )
     command.add_argument(
         '--only', metavar='SECTIONS', default='', help='which, separated by commas (default: all)'

@@ -8,6 +8,7 @@ import warnings
 import tfp_adaptive as tfpa
 from experiments.benchmark import (
     adaptation,
+    cold_start,
     compilation,
     counts,
     gradient_free,
@@ -26,6 +27,7 @@ SECTIONS: dict[str, Section] = {
         counts.SECTION,
         overhead.SECTION,
         compilation.SECTION,
+        cold_start.SECTION,
         adaptation.SECTION,
         scaling.SECTION,
         peers.SECTION,

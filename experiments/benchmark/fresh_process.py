@@ -1,6 +1,7 @@
 """What has to be measured in a process of its own, such as its peak memory."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -13,13 +14,16 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _STATUS = pathlib.Path('/proc/self/status')
 
 
-def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
+def run(
+    module: str, case: dict[str, Any], name: str, environment: dict[str, str] | None = None
+) -> dict[str, Any]:
     """The last line that `python -m module` prints, read as JSON.
 
     Args:
       module: reads a JSON object from its standard input.
       case: that object.
       name: of the case, for errors.
+      environment: variables beside those of this process. Default `None`: none.
 
     Raises:
       ExperimentError: if the process fails.
@@ -30,6 +34,7 @@ def run(module: str, case: dict[str, Any], name: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         cwd=_ROOT,
+        env={**os.environ, **(environment or {})},
         check=False,
     )
     if done.returncode:

@@ -1,7 +1,7 @@
 """The densities that `How adaptation works` looks at, and runs on them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,20 @@ START, VELOCITY = [1.0, 0.5], [0.5, 1.5]
 REGION = [[-3.0, 3.0], [-6.0, 6.0]]
 SCALES = np.geomspace(0.1, 10.0, 10)
 MEANS = np.array([[-5.0, -3.0], [5.0, -3.0], [0.0, 5.0]])
+
+
+COUNTS = (10, 30, 100, 300)
+"""Steps, or draws, after which a picture shows what was learned."""
+
+
+class Animation(NamedTuple):
+    """What `tfpa.plots.animate` takes."""
+
+    draw: Callable
+    """(frame, figure) -> None."""
+    frames: list
+    size: tuple[float, float] = (5.0, 4.0)
+    """Inches."""
 
 
 def gaussian(x: tf.Tensor) -> tf.Tensor:

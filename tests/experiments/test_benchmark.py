@@ -14,6 +14,7 @@ import pytest
 import tfp_adaptive as tfpa
 from experiments import cli, programs, records
 from experiments.benchmark import (
+    cold_start,
     compilation,
     fresh_process,
     gradient_free,
@@ -215,6 +216,32 @@ def test_compilation(tmp_path, small_data, in_this_process):
     later = [found['sample'][name]['copies'] for name in found['sample'] if name != 'first']
     assert later == [0, 0, 0]
     assert 'another seed' in page
+
+
+@pytest.mark.slow
+def test_cold_start(tmp_path):
+    tiny = ['processes=1', 'num_warmup_steps=120', 'num_results=60', 'only=pima']
+    results, page = _benchmark(tmp_path, 'cold_start', *tiny, 'samplers=`sample`')
+    [found] = results.values()
+    [first], [again] = found['first'], found['again']
+    assert 0 < again['compile'] < first['compile']
+    assert first['max_rhat'] == again['max_rhat']
+    assert '| pima   | `sample` |' in page
+
+
+def test_cold_starts_are_medians_of_processes():
+    def run(imports):
+        return {'imports': imports, 'compile': 4, 'warmup': 1, 'draws': 0.5, 'max_rhat': 1.01}
+
+    found = {'target': 'here', 'sampler': 'one'}
+    measured = {**found, 'first': [run(1), run(9), run(2)], 'again': [run(1)]}
+    config = load_settings('cold_start')
+    [table] = cold_start.SECTION.tables(
+        config, {'a': measured, 'b': {**found, 'unavailable': 'not here'}}
+    )
+    assert table.rows[0] == ['here', 'one', 2, 4, 1, 0.5, 7.5, 6.5, '1.010']
+    assert table.rows[1][:3] == ['here', 'one', 'not here']
+    assert [len(row) for row in table.rows] == [len(table.columns)] * 2
 
 
 def test_compile_times_are_medians_of_processes(monkeypatch):

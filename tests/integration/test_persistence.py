@@ -178,3 +178,27 @@ def test_exported_samplers_draw_the_same_in_a_fresh_process(seed, tmp_path):
         learned_nothing = is_identical(results.adaptation, bootstrapped.adaptation)
         assert learned_nothing == (folder.name == 'frozen')
         assert int(results.step) == 10
+
+
+_ONE_RUN = """
+import hashlib
+import tensorflow as tf
+import tfp_adaptive as tfpa
+
+run = tfpa.sample(
+    lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 50, 50, num_chains=4,
+    initial_state=tf.zeros([3]), seed=1, progress=False)
+print(hashlib.sha256(run.states.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_programs_from_tensorflows_cache_draw_the_same(tmp_path, monkeypatch):
+    """As the how-to of runs promises."""
+    monkeypatch.setenv('TF_XLA_FLAGS', f'--tf_xla_persistent_cache_directory={tmp_path}')
+    (first,) = run_python(['-W', 'ignore', '-c', _ONE_RUN])
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) >= 2
+    (second,) = run_python(['-W', 'ignore', '-c', _ONE_RUN])
+    assert first.splitlines()[-1] == second.splitlines()[-1]
+    assert sorted(tmp_path.iterdir()) == kept

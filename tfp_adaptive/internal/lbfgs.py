@@ -72,15 +72,22 @@ def push(memory: Memory, is_new: Tensor, step: Tensor, change: Tensor) -> Memory
 
 def product(memory: Memory, x: Tensor) -> Tensor:
     """H x of x [C, D], by the two loops of Nocedal & Wright, algorithm 7.4."""
-    pairs = _pairs(memory)
-    weights = []
-    for step, change, rho in reversed(pairs):
+    num_pairs = memory.curvature.shape[1]
+
+    def back(index, x, weights):
+        step, change, rho = _pair(memory, num_pairs - 1 - index)
         weight = rho * _dot(step, x)
-        weights.append(weight)
-        x = x - weight[:, tf.newaxis] * change
-    x = memory.scale[:, tf.newaxis] * x
-    for (step, change, rho), weight in zip(pairs, reversed(weights), strict=True):
-        x = x + (weight - rho * _dot(change, x))[:, tf.newaxis] * step
+        # the newest first
+        weights = tf.concat([weight[:, tf.newaxis], weights[:, :-1]], axis=1)
+        return index + 1, x - weight[:, tf.newaxis] * change, weights
+
+    def forth(index, x):
+        step, change, rho = _pair(memory, index)
+        weight = tf.gather(weights, index, axis=1)
+        return index + 1, x + (weight - rho * _dot(change, x))[:, tf.newaxis] * step
+
+    _, x, weights = _for_pairs(num_pairs, back, x, tf.zeros_like(memory.curvature))
+    _, x = _for_pairs(num_pairs, forth, memory.scale[:, tf.newaxis] * x)
     return x
 
 
@@ -95,12 +102,14 @@ def draw(memory: Memory, normal: Tensor, normal_of_pairs: Tensor) -> Tensor:
     Returns:
       [C, D].
     """
-    x = tf.sqrt(memory.scale)[:, tf.newaxis] * normal
-    for (step, change, rho), e in zip(
-        _pairs(memory), tf.unstack(normal_of_pairs, axis=1), strict=True
-    ):
-        x = x + (tf.sqrt(rho) * e - rho * _dot(change, x))[:, tf.newaxis] * step
-    return x
+
+    def add(index, x):
+        step, change, rho = _pair(memory, index)
+        weight = tf.sqrt(rho) * tf.gather(normal_of_pairs, index, axis=1) - rho * _dot(change, x)
+        return index + 1, x + weight[:, tf.newaxis] * step
+
+    start = tf.sqrt(memory.scale)[:, tf.newaxis] * normal
+    return _for_pairs(memory.curvature.shape[1], add, start)[1]
 
 
 def log_det(memory: Memory) -> Tensor:
@@ -138,11 +147,22 @@ def select(mask: Tensor, yes, no):
     return tf.nest.map_structure(one, yes, no)
 
 
-def _pairs(memory):
-    """[(s_i, y_i, rho_i)], oldest first."""
-    rho = tf.math.divide_no_nan(tf.ones_like(memory.curvature), memory.curvature)
-    columns = (memory.steps, memory.changes, rho)
-    return list(zip(*(tf.unstack(x, axis=1) for x in columns), strict=True))
+def _for_pairs(num_pairs, body, *start):
+    """A loop, not a program for every pair: what compiles once takes a fraction of the time."""
+    return tf.while_loop(
+        lambda index, *_: index < num_pairs,
+        body,
+        (tf.constant(0), *start),
+        maximum_iterations=num_pairs,
+    )
+
+
+def _pair(memory, index):
+    """(s_i, y_i, rho_i)."""
+    step, change, curvature = (
+        tf.gather(x, index, axis=1) for x in (memory.steps, memory.changes, memory.curvature)
+    )
+    return step, change, tf.math.divide_no_nan(tf.ones_like(curvature), curvature)
 
 
 def _dot(x, y):

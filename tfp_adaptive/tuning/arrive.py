@@ -196,14 +196,12 @@ def _fit(target, now, seed):
 
 def _normal(memory, seed):
     """A draw from N(0, H) for every chain."""
-    seeds = random.split(seed, 2)
     num_chains, num_pairs, num_dims = tf.unstack(tf.shape(memory.steps))
-    normal = random.normal([num_chains, num_dims], seeds[0], memory.scale.dtype)
-    of_pairs = random.normal([num_chains, num_pairs], seeds[1], memory.scale.dtype)
+    normal = random.normal([num_chains, num_dims + num_pairs], seed, memory.scale.dtype)
     return lbfgs.draw(
         memory,
-        tf.ensure_shape(normal, memory.steps[:, 0].shape),
-        tf.ensure_shape(of_pairs, memory.curvature.shape),
+        tf.ensure_shape(normal[:, :num_dims], memory.steps[:, 0].shape),
+        tf.ensure_shape(normal[:, num_dims:], memory.curvature.shape),
     )
 
 
