@@ -11,28 +11,37 @@ from experiments.benchmark import densities
 from experiments.benchmark.sampling import Draws, Problem, Sampler
 
 _NUTS_TARGET, _CHEES_TARGET, _CHEES_STEP_SIZE = 0.8, 0.75, 0.1
+_MAMS_TARGET = 0.9
+_MAMS_TUNING_SHARE = 0.2
+"""Of the steps that its tuner is told of, which it takes by default."""
+_GRADIENTS_OF_MCLACHLAN = 2
 
 
 class _Info(NamedTuple):
-    leapfrogs: Any
+    num_integration_steps: Any
 
 
-def nuts(is_diagonal: bool, problem: Problem) -> Sampler:
+def nuts(metric: str, problem: Problem) -> Sampler:
     """NUTS with the warm-up of Stan in every chain.
 
     Args:
-      is_diagonal: whether the metric is diagonal, or else dense.
+      metric: 'diagonal', 'dense', or 'low rank' from draws and gradients, as nutpie learns it.
       problem: to solve.
     """
     jax, blackjax = _load('jax'), _load('blackjax')
     log_prob = _density(problem)
-    warmup = blackjax.window_adaptation(
-        blackjax.nuts,
-        log_prob,
-        is_mass_matrix_diagonal=is_diagonal,
-        target_acceptance_rate=_NUTS_TARGET,
-        adaptation_info_fn=_keep_leapfrogs,
-    )
+    if metric == 'low rank':
+        warmup = blackjax.window_adaptation_low_rank(
+            blackjax.nuts, log_prob, target_acceptance_rate=_NUTS_TARGET
+        )
+    else:
+        warmup = blackjax.window_adaptation(
+            blackjax.nuts,
+            log_prob,
+            is_mass_matrix_diagonal=metric == 'diagonal',
+            target_acceptance_rate=_NUTS_TARGET,
+            adaptation_info_fn=_keep_leapfrogs,
+        )
     kernel = blackjax.nuts.build_kernel()
 
     def warm_up(key, position):
@@ -41,7 +50,8 @@ def nuts(is_diagonal: bool, problem: Problem) -> Sampler:
                 key, position, num_steps=problem.num_warmup_steps
             )
             learned = parameters['step_size'], parameters['inverse_mass_matrix']
-            return state, learned, info.leapfrogs
+            kept = info.info if metric == 'low rank' else info
+            return state, learned, kept.num_integration_steps
 
         return jax.vmap(one)(jax.random.split(key, problem.num_chains), position)
 
@@ -86,7 +96,7 @@ def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> 
         learned = jax.tree.map(
             lambda x: jax.numpy.broadcast_to(x, (num_chains, *jax.numpy.shape(x))), parameters
         )
-        return states, learned, info.leapfrogs.T
+        return states, learned, info.num_integration_steps.T
 
     def step(key, state, learned):
         kernel = blackjax.dynamic_hmc(log_prob, **functions, **learned)
@@ -94,6 +104,78 @@ def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> 
         return state, info.num_integration_steps
 
     return _sampler(warm_up, step, problem, num_chains)
+
+
+def meads(num_chains: int | None, problem: Problem) -> Sampler:
+    """MEADS: generalised HMC, one gradient a step, tuned by the other chains.
+
+    Args:
+      num_chains: C; `None` for that of the problem.
+      problem: to solve.
+    """
+    jax, blackjax = _load('jax'), _load('blackjax')
+    num_chains = num_chains or problem.num_chains
+    log_prob = _density(problem)
+    warmup = blackjax.meads_adaptation(log_prob, num_chains)
+    kernel = blackjax.ghmc.build_kernel()
+
+    def warm_up(key, position):
+        (states, parameters), _ = warmup.run(key, position, num_steps=problem.num_warmup_steps)
+        learned = jax.tree.map(
+            lambda x: jax.numpy.broadcast_to(x, (num_chains, *jax.numpy.shape(x))), parameters
+        )
+        return states, learned, jax.numpy.ones([num_chains, problem.num_warmup_steps])
+
+    def step(key, state, learned):
+        return kernel(key, state, log_prob, **learned)[0], 1
+
+    return _sampler(warm_up, step, problem, num_chains, problem.num_short_results)
+
+
+def mams(problem: Problem) -> Sampler:
+    """Metropolis-adjusted microcanonical sampler, of random length, tuned in every chain.
+
+    Its tuner takes a fifth of the steps that it is told of: it is told of five warm-ups.
+
+    Args:
+      problem: to solve.
+    """
+    jax, blackjax = _load('jax'), _load('blackjax')
+    dynamic = _load('blackjax.mcmc.adjusted_mclmc_dynamic')
+    log_prob = _density(problem)
+    length = dynamic.make_random_trajectory_length_fn(True)
+    kernel = blackjax.adjusted_mclmc_dynamic.build_kernel(integration_steps_fn=length)
+
+    def warm_up(key, position):
+        def one(key, position):
+            start_key, tuning_key = jax.random.split(key)
+            state = blackjax.adjusted_mclmc_dynamic.init(position, log_prob, start_key)
+            state, parameters, num_steps = blackjax.adjusted_mclmc_find_L_and_step_size(
+                kernel,
+                log_prob,
+                round(problem.num_warmup_steps / _MAMS_TUNING_SHARE),
+                state,
+                tuning_key,
+                _MAMS_TARGET,
+            )
+            learned = parameters.step_size, parameters.L, parameters.inverse_mass_matrix
+            return state, learned, jax.numpy.reshape(_GRADIENTS_OF_MCLACHLAN * num_steps, [1])
+
+        return jax.vmap(one)(jax.random.split(key, problem.num_chains), position)
+
+    def step(key, state, learned):
+        step_size, length, inverse_mass_matrix = learned
+        state, info = kernel(
+            key,
+            state,
+            log_prob,
+            step_size,
+            inverse_mass_matrix=inverse_mass_matrix,
+            integration_steps_params=(length / step_size,),
+        )
+        return state, _GRADIENTS_OF_MCLACHLAN * info.num_integration_steps
+
+    return _sampler(warm_up, step, problem, problem.num_chains)
 
 
 def _load(module):
@@ -111,7 +193,13 @@ def _density(problem):
     return log_prob
 
 
-def _sampler(warm_up: Callable, step: Callable, problem: Problem, num_chains: int) -> Sampler:
+def _sampler(
+    warm_up: Callable,
+    step: Callable,
+    problem: Problem,
+    num_chains: int,
+    num_results: int | None = None,
+) -> Sampler:
     """Both phases as programs, compiled before their first call.
 
     Args:
@@ -119,6 +207,7 @@ def _sampler(warm_up: Callable, step: Callable, problem: Problem, num_chains: in
       step: (key, state, learned) -> (state, leapfrogs) of one chain.
       problem: to solve.
       num_chains: C.
+      num_results: draws a chain; `None` for those of long trajectories.
     """
     jax = _load('jax')
 
@@ -128,7 +217,7 @@ def _sampler(warm_up: Callable, step: Callable, problem: Problem, num_chains: in
             states, leapfrogs = jax.vmap(step)(keys, states, learned)
             return states, (states.position, leapfrogs)
 
-        keys = jax.random.split(key, problem.num_results)
+        keys = jax.random.split(key, num_results or problem.num_results)
         return jax.lax.scan(body, states, keys)[1]
 
     programs: dict[str, Any] = {}

@@ -22,7 +22,7 @@ OURS, TFP, BLACKJAX = 'WindowedNUTS', 'TFP', 'BlackJAX'
 SAMPLERS: dict[str, Callable[[Problem], Sampler]] = {
     OURS: classical.windowed_nuts,
     TFP: peers_tfp.windowed_nuts,
-    BLACKJAX: functools.partial(peers_blackjax.nuts, True),
+    BLACKJAX: functools.partial(peers_blackjax.nuts, 'diagonal'),
 }
 _MANY_ERRORS = 3.0
 _MAX_RHAT = 1.05

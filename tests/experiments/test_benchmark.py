@@ -473,6 +473,9 @@ def test_samplers_of_tfp(tmp_path, small_data, sampler):
     [
         ('BlackJAX NUTS (diagonal)', 'blackjax'),
         ('BlackJAX NUTS (dense)', 'blackjax'),
+        ('BlackJAX NUTS (low rank)', 'blackjax'),
+        ('MAMS', 'blackjax'),
+        ('MEADS (64 chains)', 'blackjax'),
         ('ChEES-HMC', 'blackjax'),
         ('ChEES-HMC (64 chains; diagonal)', 'blackjax'),
         ('nutpie (low rank)', 'nutpie'),
