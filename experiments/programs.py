@@ -18,8 +18,8 @@ class Run:
     Attributes:
       states: draws after warm-up, [num_results, C, d].
       accept_rate: accepted share of them.
-      entropy_weight: beta at the end of the warm-up.
-      num_warmup_gradients: spent on learning.
+      entropy_weight: beta at the end of the warm-up; NaN for samplers without one.
+      num_warmup_gradients: spent on learning; log-densities, for samplers without gradients.
       num_warmup_products: Hessian-vector products spent on learning, each about two gradients.
       num_evaluations: of the target while sampling; gradients, for samplers that use them.
     """
@@ -89,11 +89,12 @@ def run(warm_up: Callable, sample: Callable, initial_state: tf.Tensor, seed: int
     """Warms up, freezes and samples from `initial_state` [C, d]."""
     state, warm = warm_up(initial_state, tf.constant([seed, 1]))
     states, accepted, results = sample(state, proposal_of(warm), tf.constant([seed, 2]))
+    weight = warm.adaptation.entropy_weight
     return Run(
         states=states.numpy(),
         accept_rate=float(np.mean(accepted)),
-        entropy_weight=float(warm.adaptation.entropy_weight),
-        num_warmup_gradients=int(warm.info.num_gradients),
+        entropy_weight=np.nan if weight == () else float(weight),
+        num_warmup_gradients=max(int(warm.info.num_gradients), int(warm.step)),
         num_warmup_products=int(warm.info.num_hessian_vector_products),
         num_evaluations=max(int(results.info.num_gradients), len(accepted)),
     )

@@ -20,7 +20,7 @@ from experiments import effective_size
 from experiments.programs import Run
 
 QUANTITIES = ('acceptance', 'ess_min', 'ess_median', 'ess_max', 'entropy_weight')
-METHODS = ('fast', 'exact', 'random_walk')
+METHODS = ('fast', 'exact', 'random_walk', 'adaptive_metropolis')
 
 _REFERENCE = pathlib.Path(__file__).parent / 'papers' / 'gradient_adaptive' / 'reference.csv'
 _MIN_ENTROPY_WEIGHT = 1e-4
@@ -45,7 +45,14 @@ class Sample:
 def make_kernel(
     method: str, target_log_prob_fn: Callable, event_size: int, num_adaptation_steps: int
 ) -> Any:
-    """The kernel of one of `METHODS` in the published setting."""
+    """The kernel of one of `METHODS` in the published setting.
+
+    Adaptive Metropolis, their rival, is that of this package, at the acceptance of their walks.
+    """
+    if method == 'adaptive_metropolis':
+        return tfpa.AdaptiveMetropolis(
+            target_log_prob_fn, num_adaptation_steps, target_accept_prob=0.25
+        )
     is_walk = method == 'random_walk'
     arguments: dict[str, Any] = {
         'preconditioner': tfpa.preconditioners.cholesky(

@@ -89,19 +89,22 @@ def _default_kernel(method, target_log_prob_fn, event_size, num_adaptation_steps
     del event_size
     if method == 'random_walk':
         return tfpa.GradientAdaptiveRandomWalk(target_log_prob_fn, num_adaptation_steps)
+    if method == 'adaptive_metropolis':
+        return tfpa.AdaptiveMetropolis(target_log_prob_fn, num_adaptation_steps)
     return tfpa.GradientAdaptiveMALA(target_log_prob_fn, num_adaptation_steps, method)
 
 
 def _run_all(target, setting, seeds) -> Iterator[tuple[str, list[programs.Run]]]:
     """The runs of each method; both MALAs sample with one program."""
-    samplers: dict[bool, Callable] = {}
+    samplers: dict[str, Callable] = {}
     for method in setting.methods:
         kernel = setting.make_kernel(
             method, target.log_prob, target.event_size, setting.num_warmup_steps
         )
         warm_up = programs.warm_up_program(kernel, setting.num_warmup_steps)
         sample = samplers.setdefault(
-            method == 'random_walk', programs.sampling_program(kernel, setting.num_results)
+            'mala' if method in ('fast', 'exact') else method,
+            programs.sampling_program(kernel, setting.num_results),
         )
         yield (
             method,

@@ -263,6 +263,15 @@ def test_gradient_adaptive(tmp_path):
     assert [row[1:3] for row in efficiency['rows']] == [list(pair) for pair in settings]
 
 
+def test_adaptive_metropolis_beside_the_gradient_adaptive_family(tmp_path):
+    short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=6', 'default_results=4']
+    rest = ['methods=adaptive_metropolis', 'only=neal', 'seeds=1']
+    _, record = _run(tmp_path, 'gradient_adaptive', *short, *rest)
+    for run, share in zip(record['runs'], (8 / 16, 4 / 10), strict=True):
+        assert run['entropy_weight'] is None
+        assert run['ess_per_evaluation_in_all'] == pytest.approx(share * run['ess_per_evaluation'])
+
+
 def test_gradient_adaptive_refuses_an_unknown_method(tmp_path, capsys):
     assignments = ['--set', 'methods=slow', 'only=neal', '--output', str(tmp_path)]
     assert cli.main(['run', 'gradient_adaptive', *assignments]) == 2
