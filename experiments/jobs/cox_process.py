@@ -170,6 +170,7 @@ def _row(name: str, length: int | None, figures: list[dict[str, Any]]) -> list[A
         mean('ess_per_gradient'),
         float(np.std(ratios, ddof=1)) if len(ratios) > 1 else None,
         min(ratios),
+        mean('min_ess_of_q_per_gradient'),
         mean('mean_ess_per_gradient'),
         mean('ess_per_gradient_in_all'),
         mean('ess_per_second'),
@@ -185,9 +186,9 @@ def _table(label: str, problem: _Problem, rows: list[list[Any]]) -> Table:
     return Table(
         title=f'Cox process, {label}, d = {problem.target.event_size}',
         columns=[
-            *('sampler', 'L', 'min ESS / gradient', 'sd', 'worst seed', 'mean ESS / gradient'),
-            *('min, warm-up charged', 'min ESS / s', 'mean ESS / s', 'acceptance', 'max R-hat'),
-            'gradients',
+            *('sampler', 'L', 'min ESS / gradient', 'sd', 'worst seed', 'min of q alone'),
+            *('mean ESS / gradient', 'min, warm-up charged', 'min ESS / s', 'mean ESS / s'),
+            *('acceptance', 'max R-hat', 'gradients'),
         ],
         rows=rows,
         note=(
