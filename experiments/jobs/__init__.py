@@ -4,6 +4,7 @@ from experiments.jobs.adaptation_pictures import adaptation_pictures
 from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
 from experiments.jobs.core_step import core_step
+from experiments.jobs.cox_process import cox_process
 from experiments.jobs.cyclical import cyclical
 from experiments.jobs.defaults import defaults
 from experiments.jobs.gradient_adaptive import gradient_adaptive
@@ -23,6 +24,7 @@ JOBS = {
     'banana': banana,
     'comparison': comparison,
     'core_step': core_step,
+    'cox_process': cox_process,
     'cyclical': cyclical,
     'defaults': defaults,
     'gradient_adaptive': gradient_adaptive,

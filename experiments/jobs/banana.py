@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,35 +10,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import effective_size, programs, targets
+from experiments import programs, targets, timed
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table
 
-_ADAPTATION_FRACTION = 0.8
 _HMC_ACCEPTANCE, _NUTS_ACCEPTANCE = 0.65, 0.8
 _FIRST_STEP_SIZE = 0.1
-
-
-@dataclasses.dataclass(frozen=True)
-class _Draws:
-    """One seed of one sampler. Counts are per chain.
-
-    Attributes:
-      states: [num_results, C, d].
-      accept_rate: while sampling.
-      num_warmup_gradients: of the target.
-      num_warmup_products: Hessian-vector products.
-      num_gradients: of the target, while sampling.
-      seconds: of sampling, compilation apart.
-    """
-
-    states: np.ndarray
-    accept_rate: float
-    num_warmup_gradients: float
-    num_warmup_products: int
-    num_gradients: float
-    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +26,7 @@ class _Sampler:
     name: str
     num_leapfrog_steps: int | None
     num_warmup_steps: int
-    run: Callable[[tf.Tensor, int], _Draws]
+    run: timed.Run
 
 
 def banana(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
@@ -61,7 +38,7 @@ def banana(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         figures = []
         for seed in settings['seeds']:
             start = target.initial_state(settings['num_chains'], (seed, 0))
-            figures.append(_figures(sampler.run(start, seed), target.reference))
+            figures.append(timed.figures(sampler.run(start, seed), target.reference))
             records.append(
                 {
                     'sampler': sampler.name,
@@ -90,11 +67,13 @@ def _samplers(target, settings) -> Iterator[_Sampler]:
     num_warmup_steps = settings['rival_warmup_steps']
     for length in settings['hmc_lengths']:
         kernel = tfp.mcmc.HamiltonianMonteCarlo(target.log_prob, _FIRST_STEP_SIZE, length)
-        run = _rival(kernel, _HMC_ACCEPTANCE, num_warmup_steps, settings['num_results'], length)
+        run = timed.tuned(
+            kernel, _HMC_ACCEPTANCE, num_warmup_steps, settings['num_results'], length
+        )
         yield _Sampler(f'HMC, acceptance {_HMC_ACCEPTANCE}', length, num_warmup_steps, run)
     if settings['nuts']:
         kernel = tfp.mcmc.NoUTurnSampler(target.log_prob, _FIRST_STEP_SIZE)
-        run = _rival(kernel, _NUTS_ACCEPTANCE, num_warmup_steps, settings['num_results'])
+        run = timed.tuned(kernel, _NUTS_ACCEPTANCE, num_warmup_steps, settings['num_results'])
         yield _Sampler('NUTS', None, num_warmup_steps, run)
 
 
@@ -119,118 +98,14 @@ def _adaptive(target, length, preconditioner, num_results) -> Callable[[int], Ca
         )
         return chain.all_states[-1], chain.final_kernel_results
 
-    sample = _Timed(programs.sampling_program(make_kernel(1), num_results))
+    sample = timed.Timed(programs.sampling_program(make_kernel(1), num_results))
 
     def make_run(num_warmup_steps):
-        def run(start, seed):
-            state, warm = warm_up(start, tf.constant(num_warmup_steps), tf.constant([seed, 1]))
-            states, accepted, results = sample(
-                state, programs.proposal_of(warm), tf.constant([seed, 2])
-            )
-            return _Draws(
-                states=states.numpy(),
-                accept_rate=float(np.mean(accepted)),
-                num_warmup_gradients=int(warm.info.num_gradients),
-                num_warmup_products=int(warm.info.num_hessian_vector_products),
-                num_gradients=int(results.info.num_gradients),
-                seconds=sample.seconds,
-            )
-
-        return run
-
-    return make_run
-
-
-def _rival(kernel, target_accept_prob, num_warmup_steps, num_results, length=None):
-    """`_Sampler.run` of a kernel of TFP whose step size dual averaging tunes."""
-    adaptive = tfp.mcmc.DualAveragingStepSizeAdaptation(
-        kernel,
-        num_adaptation_steps=int(_ADAPTATION_FRACTION * num_warmup_steps),
-        target_accept_prob=target_accept_prob,
-    )
-
-    def trace(_, results):
-        inner = results.inner_results
-        num_gradients = tf.fill(tf.shape(inner.is_accepted), length or 0)
-        return inner.is_accepted, num_gradients if length else inner.leapfrogs_taken
-
-    def program(num_steps):
-        @tf.function(jit_compile=programs.JIT_COMPILE, autograph=False)
-        def run(state, results, seed):
-            return tfp.mcmc.sample_chain(
-                num_steps,
-                state,
-                results,
-                adaptive,
-                trace_fn=trace,
-                return_final_kernel_results=True,
-                seed=seed,
-            )
-
-        return run
-
-    warm_up, sample = program(num_warmup_steps), _Timed(program(num_results))
-
-    def run(start, seed):
-        warm = warm_up(start, adaptive.bootstrap_results(start), tf.constant([seed, 1]))
-        end = sample(warm.all_states[-1], warm.final_kernel_results, tf.constant([seed, 2]))
-        return _Draws(
-            states=end.all_states.numpy(),
-            accept_rate=float(np.mean(end.trace[0])),
-            num_warmup_gradients=_per_chain(warm.trace[1]),
-            num_warmup_products=0,
-            num_gradients=_per_chain(end.trace[1]),
-            seconds=sample.seconds,
+        return timed.learned(
+            lambda state, seed: warm_up(state, tf.constant(num_warmup_steps), seed), sample
         )
 
-    return run
-
-
-def _per_chain(counts) -> float:
-    """Sum over steps of counts [num_steps, C], mean over chains."""
-    return float(np.mean(np.sum(counts, axis=0)))
-
-
-class _Timed:
-    """A program that knows how long its last run took; it compiles in a run of its own."""
-
-    def __init__(self, program: Callable):
-        self._program = program
-        self._is_compiled = False
-        self.seconds = 0.0
-
-    def __call__(self, *arguments):
-        if not self._is_compiled:
-            self._program(*arguments)
-            self._is_compiled = True
-        start = time.perf_counter()
-        result = self._program(*arguments)
-        tf.nest.map_structure(np.asarray, result)
-        self.seconds = time.perf_counter() - start
-        return result
-
-
-def _figures(draws: _Draws, reference: targets.Moments | None) -> dict[str, Any]:
-    min_ess, max_rhat = effective_size.smallest(draws.states)
-    num_chains = draws.states.shape[1]
-    in_all = draws.num_warmup_gradients + 2 * draws.num_warmup_products + draws.num_gradients
-    figures = {
-        'min_ess': min_ess,
-        'ess_per_gradient': min_ess / (num_chains * draws.num_gradients),
-        'ess_per_gradient_in_all': min_ess / (num_chains * in_all),
-        'ess_per_second': min_ess / draws.seconds,
-        'max_rhat': max_rhat,
-        **{
-            field.name: getattr(draws, field.name)
-            for field in dataclasses.fields(draws)
-            if field.name != 'states'
-        },
-    }
-    if reference:
-        ess, _, _ = tfpa.sampling.diagnose(draws.states, 1)
-        error = np.mean(draws.states, axis=(0, 1), dtype=np.float64) - np.array(reference.mean)
-        figures['largest_error'] = float(np.max(np.abs(error) * np.sqrt(ess) / reference.sd))
-    return figures
+    return make_run
 
 
 def _row(sampler: _Sampler, figures: list[dict[str, Any]]) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from experiments.targets import (
     banana,
     blocks,
+    cox_process,
     gaussian,
     hard,
     logistic_regression,
@@ -17,6 +18,7 @@ __all__ = ['Moments', 'Target', 'make']
 
 _TARGETS: dict[str, Callable[..., Target]] = {
     'banana': banana.banana,
+    'cox_process': cox_process.cox_process,
     'funnel': hard.funnel,
     'gaussian': gaussian.gaussian,
     'heavy_tailed': hard.heavy_tailed,

@@ -107,6 +107,46 @@ def test_banana_compiled(tmp_path):
     assert [run['sampler'] for run in record['runs']][::2] == ['Cholesky', 'HMC, acceptance 0.65']
 
 
+_SHORT_COX = [*_SHORT, 'only=8-code', 'seeds=1,2']
+
+
+def test_cox_process(tmp_path):
+    few = ['samplers=adaptive,riemannian', 'num_leapfrog_steps=2']
+    _, record = _run(tmp_path, 'cox_process', *_SHORT_COX, *few)
+    [table] = record['tables']
+    titles = ['entropy-adaptive HMC', 'Riemannian HMC']
+    assert [row[:2] for row in table['rows']] == [[title, 2] for title in titles]
+    runs = record['runs']
+    assert [(run['sampler'], run['seed']) for run in runs] == [
+        (title, seed) for title in titles for seed in (1, 2)
+    ]
+    for run in runs:
+        assert run['min_ess'] <= run['mean_ess']
+        # the gradient at the start counts where the kernel counts itself
+        assert run['num_gradients'] in (2 * 8, 2 * 8 + 1)
+    assert runs[0]['num_warmup_products'] > 0
+    assert runs[2]['num_warmup_products'] == 0
+
+
+@pytest.mark.slow
+def test_cox_process_with_all_samplers(tmp_path):
+    few = ['num_leapfrog_steps=1,2', 'num_warmup_steps=40']
+    _, record = _run(tmp_path, 'cox_process', *_SHORT_COX, *few)
+    [table] = record['tables']
+    titles = ['entropy-adaptive HMC', 'the same as published', 'Riemannian HMC']
+    nuts = ['WindowedNUTS', 'WindowedNUTS, dense']
+    assert [row[:2] for row in table['rows']] == [
+        *([title, length] for title in titles for length in (1, 2)),
+        *([title, None] for title in nuts),
+    ]
+
+
+def test_cox_process_refuses_an_unknown_sampler(tmp_path, capsys):
+    arguments = ['run', 'cox_process', '--output', str(tmp_path), '--set', 'samplers=walk']
+    assert cli.main(arguments) == 2
+    assert 'samplers=walk is not known; there are adaptive' in capsys.readouterr().err
+
+
 def test_logistic_regression(tmp_path, monkeypatch, rng):
     labels = (rng.uniform(size=20) < 0.5).astype(float)
     monkeypatch.setattr('experiments.data.load', lambda name: (rng.normal(size=[20, 2]), labels))
