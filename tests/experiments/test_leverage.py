@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiments import tfp_filter
 from experiments.targets import leverage
 from tests.support.statistics import largest_z
 
@@ -52,6 +53,18 @@ def test_likelihood_and_score_of_the_filter(seed):
     errors = np.column_stack([ratio - 1, ratio[:, None] * score - slopes])
     z = errors.mean(axis=0) / (errors.std(axis=0) / np.sqrt(num))
     assert np.all(np.abs(z) < largest_z(5)), z
+
+
+def test_likelihood_of_the_peer(seed):
+    theta = tf.constant(np.tile(THETA, [5000, 1]))
+
+    @tf.function(autograph=False)
+    def estimate(seed):
+        return tfp_filter.log_likelihood(DATA, theta, 40, seed)
+
+    value = estimate(tf.constant([seed, 1]))
+    ratio = np.exp(value - by_grid())
+    assert abs(ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size)) < largest_z(1)
 
 
 def test_log_prior():
