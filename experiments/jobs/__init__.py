@@ -13,6 +13,7 @@ from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.pmmh_random_effects import pmmh_random_effects
+from experiments.jobs.pmmh_volatility import pmmh_volatility
 from experiments.jobs.robustness import robustness, robustness_references
 from experiments.jobs.stochastic_volatility import stochastic_volatility
 from experiments.jobs.windowed_nuts import windowed_nuts
@@ -32,6 +33,7 @@ JOBS = {
     'limits': limits,
     'objectives': objectives,
     'pmmh_random_effects': pmmh_random_effects,
+    'pmmh_volatility': pmmh_volatility,
     'robustness': robustness,
     'robustness_references': robustness_references,
     'stochastic_volatility': stochastic_volatility,

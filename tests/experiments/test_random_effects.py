@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.jobs.pmmh_random_effects import published_inefficiency
+from experiments.pseudo_marginal import published_inefficiency
 from experiments.targets.random_effects import TRUTH, random_effects
 
 NUM_OBSERVATIONS = 30

@@ -14,6 +14,7 @@ from experiments.targets.posteriors import POSTERIORS, references
 
 core_step = importlib.import_module('experiments.jobs.core_step')
 pmmh = importlib.import_module('experiments.jobs.pmmh_random_effects')
+volatility = importlib.import_module('experiments.jobs.pmmh_volatility')
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
 _NUTS = ('NUTS, posterior scales', 'NUTS, unit metric')
@@ -286,6 +287,43 @@ def test_pmmh_random_effects(tmp_path, monkeypatch):
     for run, estimates in zip(record['runs'], (1, 2), strict=True):
         count = run['min_ess'] / run['ess_per_estimate'] / 2
         assert count == pytest.approx(1 + 24 * estimates)
+
+
+_SHORT_LEVERAGE = [
+    *('num_observations=4', 'num_particles=3', 'lag=2', 'memory=3', 'seeds=1', 'num_chains=2'),
+    *('num_results=24', 'correlations=0.5'),
+]
+
+
+def _volatility(tmp_path, monkeypatch, *settings):
+    measure = volatility.measure
+    monkeypatch.setattr(volatility.fresh_process, 'run', lambda module, case, name: measure(**case))
+    _, record = _run(tmp_path, 'pmmh_volatility', *_SHORT_LEVERAGE, *settings)
+    return record['tables'][0]['rows'], record['runs']
+
+
+def test_pmmh_volatility(tmp_path, monkeypatch):
+    short = ['proposals=LS', 'num_warmup_steps=8', 'peer=false', 'data=sp500']
+    [row], [run] = _volatility(tmp_path, monkeypatch, *short)
+    assert row[:2] == ['0.5', 'LS']
+    assert row[7] is None
+    assert run['min_ess'] / run['ess_per_estimate'] == pytest.approx(2 * (1 + 24 * 2))
+
+
+@pytest.mark.slow
+def test_pmmh_volatility_beside_its_peer(tmp_path, monkeypatch):
+    rows, runs = _volatility(tmp_path, monkeypatch, 'proposals=pmMH0', 'num_warmup_steps=60')
+    assert [row[:2] for row in rows] == [['0', 'TFP filter'], ['0.5', 'pmMH0']]
+    peer, own = runs
+    assert peer['min_ess'] / peer['ess_per_estimate'] == pytest.approx(2 * 24)
+    assert own['max_z'] > 0
+
+
+@pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS'])
+def test_pmmh_volatility_refuses(tmp_path, capsys, setting):
+    arguments = ['run', 'pmmh_volatility', '--set', setting, '--output', str(tmp_path)]
+    assert cli.main(arguments) == 2
+    assert setting.split('=')[0] in capsys.readouterr().err
 
 
 def test_gradient_adaptive(tmp_path):
