@@ -18,8 +18,8 @@ class Run:
     Attributes:
       states: draws after warm-up, [num_results, C, d].
       accept_rate: accepted share of them.
-      entropy_weight: beta at the end of the warm-up.
-      num_warmup_gradients: spent on learning.
+      entropy_weight: beta at the end of the warm-up; NaN for samplers without one.
+      num_warmup_gradients: spent on learning; evaluations, for samplers that use no gradients.
       num_warmup_products: Hessian-vector products spent on learning, each about two gradients.
       num_evaluations: of the target while sampling; gradients, for samplers that use them.
     """
@@ -92,8 +92,13 @@ def run(warm_up: Callable, sample: Callable, initial_state: tf.Tensor, seed: int
     return Run(
         states=states.numpy(),
         accept_rate=float(np.mean(accepted)),
-        entropy_weight=float(warm.adaptation.entropy_weight),
-        num_warmup_gradients=int(warm.info.num_gradients),
+        entropy_weight=_scalar(warm.adaptation.entropy_weight),
+        num_warmup_gradients=max(int(warm.info.num_gradients), int(warm.step)),
         num_warmup_products=int(warm.info.num_hessian_vector_products),
         num_evaluations=max(int(results.info.num_gradients), len(accepted)),
     )
+
+
+def _scalar(value) -> float:
+    """A number, or NaN where a kernel keeps none."""
+    return float('nan') if isinstance(value, tuple) else float(value)

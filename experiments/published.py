@@ -21,10 +21,12 @@ from experiments.programs import Run
 
 QUANTITIES = ('acceptance', 'ess_min', 'ess_median', 'ess_max', 'entropy_weight')
 METHODS = ('fast', 'exact', 'random_walk')
+ADAPTIVE_METROPOLIS = 'adaptive_metropolis'
 
 _REFERENCE = pathlib.Path(__file__).parent / 'papers' / 'gradient_adaptive' / 'reference.csv'
 _MIN_ENTROPY_WEIGHT = 1e-4
 _CONTROLLER_RATE = 0.02
+_MOMENT_RATE, _MOMENT_STEPS, _SCALE_RATE = 0.0005, 5000.0, 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Sample:
 def make_kernel(
     method: str, target_log_prob_fn: Callable, event_size: int, num_adaptation_steps: int
 ) -> Any:
-    """The kernel of one of `METHODS` in the published setting."""
+    """The kernel of one of `METHODS`, or `ADAPTIVE_METROPOLIS`, in the published setting."""
+    if method == ADAPTIVE_METROPOLIS:
+        return _adaptive_metropolis(target_log_prob_fn, num_adaptation_steps)
     is_walk = method == 'random_walk'
     arguments: dict[str, Any] = {
         'preconditioner': tfpa.preconditioners.cholesky(
@@ -64,6 +68,31 @@ def make_kernel(
             target_log_prob_fn, num_adaptation_steps, **arguments
         )
     return tfpa.GradientAdaptiveMALA(target_log_prob_fn, num_adaptation_steps, method, **arguments)
+
+
+def _adaptive_metropolis(target_log_prob_fn, num_adaptation_steps):
+    """AM with a dense factor, which the authors compare with.
+
+    They move L by rho_t = 0.0005 / (1 + t / 5000) times L (w w^T - I), w = L^{-1} (x - mu), and so
+    L L^T by 2 rho_t, the mean by 0.01 and log lambda by 0.01 (a - 0.25) / (2 * 0.25), a = 0 or 1.
+    Here the mean moves as L L^T does and a is the probability.
+    """
+
+    def update(log_scale, accept_prob):
+        return log_scale + _SCALE_RATE / 2 * (accept_prob / 0.25 - 1)
+
+    rule = tfpa.tuning.StepSizeRule(
+        init=lambda log_scale: log_scale,
+        update=update,
+        current=lambda log_scale: log_scale,
+        learned=lambda log_scale: log_scale,
+    )
+    return tfpa.AdaptiveMetropolis(
+        target_log_prob_fn,
+        num_adaptation_steps,
+        gain=lambda t: 2 * _MOMENT_RATE / (1 + t / _MOMENT_STEPS),
+        scale_rule=rule,
+    )
 
 
 def measure(run: Run) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The gradient-adaptive family as published and by default (Titsias & Dellaportas 2019)."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,11 +56,11 @@ def gradient_adaptive(config: Config, folder: pathlib.Path, progress: bool) -> O
 def _settings(config: Config) -> list[_Setting]:
     values = config.settings
     methods = values['methods']
-    unknown = set(methods) - set(published.METHODS)
+    known = [*published.METHODS, published.ADAPTIVE_METROPOLIS]
+    unknown = set(methods) - set(known)
     if unknown:
         raise ConfigError(
-            f'methods={",".join(sorted(unknown))} names no method; '
-            f'there are {", ".join(published.METHODS)}.'
+            f'methods={",".join(sorted(unknown))} names no method; there are {", ".join(known)}.'
         )
     settings = [
         _Setting(
@@ -87,6 +88,8 @@ def _settings(config: Config) -> list[_Setting]:
 
 def _default_kernel(method, target_log_prob_fn, event_size, num_adaptation_steps):
     del event_size
+    if method == published.ADAPTIVE_METROPOLIS:
+        return tfpa.AdaptiveMetropolis(target_log_prob_fn, num_adaptation_steps)
     if method == 'random_walk':
         return tfpa.GradientAdaptiveRandomWalk(target_log_prob_fn, num_adaptation_steps)
     return tfpa.GradientAdaptiveMALA(target_log_prob_fn, num_adaptation_steps, method)
@@ -94,14 +97,15 @@ def _default_kernel(method, target_log_prob_fn, event_size, num_adaptation_steps
 
 def _run_all(target, setting, seeds) -> Iterator[tuple[str, list[programs.Run]]]:
     """The runs of each method; both MALAs sample with one program."""
-    samplers: dict[bool, Callable] = {}
+    samplers: dict[str, Callable] = {}
     for method in setting.methods:
         kernel = setting.make_kernel(
             method, target.log_prob, target.event_size, setting.num_warmup_steps
         )
         warm_up = programs.warm_up_program(kernel, setting.num_warmup_steps)
         sample = samplers.setdefault(
-            method == 'random_walk', programs.sampling_program(kernel, setting.num_results)
+            'MALA' if method in ('fast', 'exact') else method,
+            programs.sampling_program(kernel, setting.num_results),
         )
         yield (
             method,
@@ -136,12 +140,17 @@ def _comparison_rows(label, method, runs) -> list[list[Any]]:
     if expected is not None:
         t, _ = published.t_statistics(found, expected)
         rows.append(['', '', "authors' code", expected.num_runs, *_cells(expected)])
-        rows.append(['', '', 't', None, *(f'{value:+.1f}' for value in t)])
+        rows.append(['', '', 't', None, *map(_signed, t)])
     return rows
 
 
 def _cells(sample: published.Sample) -> list[str]:
-    return [f'{show(m)} ({show(s)})' for m, s in zip(sample.mean, sample.sd, strict=True)]
+    pairs = zip(sample.mean, sample.sd, strict=True)
+    return ['-' if math.isnan(m) else f'{show(m)} ({show(s)})' for m, s in pairs]
+
+
+def _signed(value: float) -> str:
+    return '-' if math.isnan(value) else f'{value:+.1f}'
 
 
 def _comparison_table(rows) -> Table:

@@ -32,6 +32,21 @@ def test_one_step_moves_as_the_authors_wrote(method, rng):
     )
 
 
+def test_adaptive_metropolis_moves_by_the_stated_gains(rng):
+    """From L = I, mu = x_0: a tenth of a per cent of the new square, and of the surplus of a."""
+    kernel = published.make_kernel('adaptive_metropolis', _log_prob, 2, 1)
+    state = tf.constant(rng.normal(size=[1, 2]), tf.float32)
+    before = kernel.bootstrap_results(state)
+    new, after = kernel.one_step(state, before, seed=(0, 1))
+    gain = 0.001 / (1 + 1 / 5000)
+    jump = (1 - gain) * (new - state).numpy()
+    covariance = (1 - gain) * np.eye(2) + gain * jump.T @ jump
+    accept_prob = np.exp(min(0.0, float(after.log_accept_ratio[0])))
+    scale = 2.38 / 2**0.5 * np.exp(0.02 * (accept_prob - 0.25))
+    factor = after.adaptation.preconditioner.numpy() / scale
+    np.testing.assert_allclose(factor @ factor.T, covariance, rtol=1e-3, atol=1e-4)
+
+
 def test_reference_has_ten_runs_of_neal_and_german():
     for target in ('neal', 'german'):
         sample = published.reference(target, 'fast')

@@ -303,6 +303,19 @@ def test_gradient_adaptive(tmp_path):
     assert [row[1:3] for row in efficiency['rows']] == [list(pair) for pair in settings]
 
 
+def test_gradient_adaptive_beside_adaptive_metropolis(tmp_path):
+    short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=8', 'default_results=8']
+    few = ['only=neal', 'seeds=1,2', 'methods=adaptive_metropolis']
+    _, record = _run(tmp_path, 'gradient_adaptive', *short, *few)
+    comparison, efficiency = record['tables']
+    assert [row[2] for row in comparison['rows']] == ['here', "authors' code", 't']
+    assert {row[-1] for row in comparison['rows']} == {'-'}
+    assert [row[2] for row in efficiency['rows']] == ['published', 'default']
+    published_run = record['runs'][0]
+    ratio = published_run['ess_per_evaluation'] / published_run['ess_per_evaluation_in_all']
+    assert ratio == pytest.approx(2)
+
+
 def test_gradient_adaptive_refuses_an_unknown_method(tmp_path, capsys):
     assignments = ['--set', 'methods=slow', 'only=neal', '--output', str(tmp_path)]
     assert cli.main(['run', 'gradient_adaptive', *assignments]) == 2
