@@ -77,11 +77,16 @@ def _runs(problem: _Problem) -> Iterator[tuple[str, int | None, timed.Run]]:
 
 
 def _adaptive(problem, length) -> timed.Run:
-    """The default setting."""
+    """The default setting, but for a learning rate where one is given."""
+    rate = problem.settings['learning_rate']
+    optimizer = tfpa.optimizers.adam(tfpa.optimizers.linear_decay(rate)) if rate else None
     return _learned(
         problem,
         tfpa.EntropyAdaptiveHMC(
-            problem.target.log_prob, length, problem.settings['num_warmup_steps']
+            problem.target.log_prob,
+            length,
+            problem.settings['num_warmup_steps'],
+            optimizer=optimizer,
         ),
     )
 

@@ -112,7 +112,7 @@ _SHORT_COX = [*_SHORT, 'only=8-code', 'seeds=1,2']
 
 
 def test_cox_process(tmp_path):
-    few = ['samplers=adaptive,riemannian', 'num_leapfrog_steps=2']
+    few = ['samplers=adaptive,riemannian', 'num_leapfrog_steps=2', 'learning_rate=0.01']
     _, record = _run(tmp_path, 'cox_process', *_SHORT_COX, *few)
     [table] = record['tables']
     titles = ['entropy-adaptive HMC', 'Riemannian HMC']
