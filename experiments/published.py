@@ -20,7 +20,8 @@ from experiments import effective_size
 from experiments.programs import Run
 
 QUANTITIES = ('acceptance', 'ess_min', 'ess_median', 'ess_max', 'entropy_weight')
-METHODS = ('fast', 'exact', 'random_walk', 'adaptive_metropolis')
+GRADIENT_ADAPTIVE = ('fast', 'exact', 'random_walk')
+METHODS = (*GRADIENT_ADAPTIVE, 'adaptive_metropolis')
 
 _REFERENCE = pathlib.Path(__file__).parent / 'papers' / 'gradient_adaptive' / 'reference.csv'
 _MIN_ENTROPY_WEIGHT = 1e-4
