@@ -1,5 +1,7 @@
 """What the experiments of Dahlin, Wills & Ninness (2018) share: their proposals and measures."""
 
+import json
+import pathlib
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,6 +11,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import effective_size
+from experiments.benchmark import fresh_process
 from experiments.config import ConfigError
 
 _PROPOSALS: dict[str, Callable[[int], Any]] = {
@@ -39,6 +42,37 @@ def check(settings: dict[str, Any]) -> None:
             f'num_results={settings["num_results"]} must be a multiple of '
             f'memory={settings["memory"]}, for each lane to have as many draws.'
         )
+
+
+def every_seed(
+    module: str, settings: dict[str, Any], folder: pathlib.Path, progress: bool
+) -> list[dict[str, Any]]:
+    """The `runs` of `module.measure` for every seed, each in a fresh process.
+
+    TensorFlow keeps every program for ever, and each data set takes a dozen. What a seed has found
+    is kept until all are done, so that a run that was interrupted goes on.
+
+    Args:
+      module: with a `measure` of (settings, seed), run as a program.
+      settings: of the experiment.
+      folder: of the experiment's results.
+      progress: whether to tell of every seed.
+    """
+    kept, runs = [], []
+    for seed in settings['seeds']:
+        case = {'settings': settings, 'seed': seed}
+        path = folder / f'seed-{seed}.json'
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if found.get('case') != case:
+            found = {'case': case, **fresh_process.run(module, case, f'seed {seed}')}
+            path.write_text(json.dumps(found))
+        kept.append(path)
+        runs += found['runs']
+        if progress:
+            print(f'seed {seed}: done', flush=True)
+    for path in kept:
+        path.unlink()
+    return runs
 
 
 def chains(

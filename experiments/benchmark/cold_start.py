@@ -14,6 +14,7 @@ from experiments.benchmark import fresh_process, ours, peers
 from experiments.benchmark.sampling import Problem, Sampler
 from experiments.benchmark.section import Section
 from experiments.config import Config, ConfigError
+from experiments.errors import ExperimentError
 from experiments.optional import MissingPackageError
 from experiments.tables import Table
 
@@ -49,7 +50,12 @@ def _in_fresh_processes(found, case) -> dict[str, Any]:
         return fresh_process.run(__spec__.name, started, case['label'], environment)
 
     count = case['settings']['processes']
-    first = [run({}) for _ in range(count)]
+    try:
+        first = [run({}) for _ in range(count)]
+    except ExperimentError as error:
+        if case['label'] not in peers.PEERS:
+            raise
+        return {**found, 'unavailable': f'failed: {error}'}
     unavailable = next((one['unavailable'] for one in first if 'unavailable' in one), None)
     if unavailable is not None:
         return {**found, 'unavailable': unavailable}
@@ -92,6 +98,8 @@ def measure(
     imports = time.time() - started
     draws = sample(settings['seed'])
     min_ess, max_rhat = effective_size.smallest(draws.states.astype('float32'))
+    if not min_ess > 0:
+        return {'unavailable': 'chains that never moved'}
     return {
         'imports': imports,
         'compile': draws.compile_seconds,
@@ -112,7 +120,7 @@ def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
             ],
             rows=[_row(found) for found in results.values()],
             note=(
-                f'Medians of {settings["processes"]} fresh processes, '
+                f'Fresh processes (medians of {settings["processes"]}), '
                 f'{settings["num_chains"]} chains, {settings["num_warmup_steps"]:,} steps of '
                 'warm-up. Imports: from the start of the process until the sampler is made. '
                 'Compilation: the first call less a second one in the same process, tracing '

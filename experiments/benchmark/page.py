@@ -43,21 +43,19 @@ def write(
     introduction = _INTRODUCTION.format(names=','.join(section.name for section, _, _ in sections))
     titles = [config.description for _, config, _ in sections]
 
-    def put(folder):
-        path = folder / FILE_NAME
-        texts = {**dict.fromkeys(titles, 'Not measured.\n'), **_sections_of(path), **measured}
+    def put(path, kept):
+        texts = {**dict.fromkeys(titles, 'Not measured.\n'), **kept, **measured}
         path.write_text(
             '\n'.join([introduction, *(f'## {title}\n\n{texts[title]}' for title in titles)])
         )
         return path
 
-    (folder / FILE_NAME).unlink(missing_ok=True)
-    path = put(folder)
+    path = put(folder / FILE_NAME, {})
     if publish is not None:
         publish.mkdir(parents=True, exist_ok=True)
         for name in figures:
             shutil.copy(folder / name, publish / name)
-        path = put(publish)
+        path = put(publish / FILE_NAME, _sections_of(publish / FILE_NAME))
     return path
 
 

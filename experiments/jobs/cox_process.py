@@ -80,32 +80,26 @@ def _adaptive(problem, length) -> timed.Run:
     """The default setting, but for a learning rate where one is given."""
     rate = problem.settings['learning_rate']
     optimizer = tfpa.optimizers.adam(tfpa.optimizers.linear_decay(rate)) if rate else None
-    return _learned(
-        problem,
-        tfpa.EntropyAdaptiveHMC(
-            problem.target.log_prob,
-            length,
-            problem.settings['num_warmup_steps'],
-            optimizer=optimizer,
-        ),
-    )
+    return _entropy_adaptive(problem, length, optimizer=optimizer)
 
 
 def _published(problem, length) -> timed.Run:
     """Raw entries of C from 0.1 d^{-1/3} on the diagonal, Adam at a constant rate of 1e-4."""
     first_scale = 0.1 * problem.target.event_size ** (-1 / 3)
-    entropy = tfpa.entropy.russian_roulette(num_exact_terms=3) if length > 1 else None
-    return _learned(
+    return _entropy_adaptive(
         problem,
-        tfpa.EntropyAdaptiveHMC(
-            problem.target.log_prob,
-            length,
-            problem.settings['num_warmup_steps'],
-            tfpa.preconditioners.cholesky(first_scale, coordinates='euclidean'),
-            entropy=entropy,
-            optimizer=tfpa.optimizers.adam(1e-4),
-            penalty_weight=tfpa.optimizers.penalty_controller(initial=1e4),
-        ),
+        length,
+        preconditioner=tfpa.preconditioners.cholesky(first_scale, coordinates='euclidean'),
+        entropy=tfpa.entropy.russian_roulette(num_exact_terms=3) if length > 1 else None,
+        optimizer=tfpa.optimizers.adam(1e-4),
+        penalty_weight=tfpa.optimizers.penalty_controller(initial=1e4),
+    )
+
+
+def _entropy_adaptive(problem, length, **axes) -> timed.Run:
+    num_steps = problem.settings['num_warmup_steps']
+    return _learned(
+        problem, tfpa.EntropyAdaptiveHMC(problem.target.log_prob, length, num_steps, **axes)
     )
 
 

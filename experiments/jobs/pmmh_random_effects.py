@@ -9,7 +9,6 @@ import numpy as np
 
 import tfp_adaptive as tfpa
 from experiments import pseudo_marginal
-from experiments.benchmark import fresh_process
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table
@@ -22,16 +21,9 @@ def pmmh_random_effects(config: Config, folder: pathlib.Path, progress: bool) ->
     Raises:
       ConfigError: for an unknown proposal, or draws that are not whole rounds of the lanes.
     """
-    del folder
     settings = config.settings
     pseudo_marginal.check(settings)
-    runs = []
-    for seed in settings['seeds']:
-        # TensorFlow keeps every program for ever, and each data set takes a dozen
-        case = {'settings': settings, 'seed': seed}
-        runs += fresh_process.run(__spec__.name, case, f'seed {seed}')['runs']
-        if progress:
-            print(f'seed {seed}: done', flush=True)
+    runs = pseudo_marginal.every_seed(__spec__.name, settings, folder, progress)
     return Outcome([_table(runs, settings)], runs)
 
 

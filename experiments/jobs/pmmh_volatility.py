@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import pseudo_marginal, tfp_filter
-from experiments.benchmark import fresh_process
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table, spread
@@ -27,20 +26,13 @@ def pmmh_volatility(config: Config, folder: pathlib.Path, progress: bool) -> Out
       ConfigError: for an unknown proposal or series, draws that are not whole rounds of the lanes,
         or a peer without the random walk whose scale it takes.
     """
-    del folder
     settings = config.settings
     pseudo_marginal.check(settings)
     if settings['data'] not in ('simulated', 'sp500'):
         raise ConfigError(f'data={settings["data"]}: there are simulated, sp500.')
     if settings['peer'] and _WALK not in settings['proposals']:
         raise ConfigError(f'peer=true takes the scale of {_WALK}, which proposals lacks.')
-    runs = []
-    for seed in settings['seeds']:
-        # TensorFlow keeps every program for ever, and each data set takes a dozen
-        case = {'settings': settings, 'seed': seed}
-        runs += fresh_process.run(__spec__.name, case, f'seed {seed}')['runs']
-        if progress:
-            print(f'seed {seed}: done', flush=True)
+    runs = pseudo_marginal.every_seed(__spec__.name, settings, folder, progress)
     return Outcome([_table(runs, settings)], runs)
 
 

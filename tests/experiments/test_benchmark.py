@@ -229,6 +229,19 @@ def test_cold_start(tmp_path):
     assert '| pima   | `sample` |' in page
 
 
+def test_a_cold_start_that_fails_is_a_row_of_a_peer_and_an_error_of_ours(tmp_path, monkeypatch):
+    def fail(module, case, name, environment=None):
+        raise ExperimentError(f'measuring {name} failed')
+
+    monkeypatch.setattr(cold_start.fresh_process, 'run', fail)
+    results, page = _benchmark(tmp_path, 'cold_start', 'only=pima', 'samplers=ChEES-HMC')
+    [found] = results.values()
+    assert found['unavailable'] == 'failed: measuring ChEES-HMC failed'
+    assert '| failed: measuring ChEES-HMC failed' in page
+    arguments = ['--only', 'cold_start', '--output', str(tmp_path / 'ours'), '--set', 'only=pima']
+    assert cli.main(['benchmark', *arguments, 'samplers=`sample`']) == 2
+
+
 def test_cold_starts_are_medians_of_processes():
     def run(imports):
         return {'imports': imports, 'compile': 4, 'warmup': 1, 'draws': 0.5, 'max_rhat': 1.01}

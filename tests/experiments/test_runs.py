@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import cli, config, programs
+from experiments import cli, config, programs, pseudo_marginal
+from experiments.errors import ExperimentError
 from experiments.jobs.windowed_nuts import verdict
 from experiments.targets.posteriors import POSTERIORS, references
 
@@ -275,7 +276,9 @@ def test_robustness_references_compiled(tmp_path):
 
 
 def test_pmmh_random_effects(tmp_path, monkeypatch):
-    monkeypatch.setattr(pmmh.fresh_process, 'run', lambda module, case, name: pmmh.measure(**case))
+    monkeypatch.setattr(
+        pseudo_marginal.fresh_process, 'run', lambda module, case, name: pmmh.measure(**case)
+    )
     short = [
         *('num_observations=5', 'num_particles=3', 'memory=3', 'proposals=pmMH0,LS', 'seeds=1'),
         *('num_chains=2', 'num_warmup_steps=8', 'num_results=24', 'correlations=0.5'),
@@ -289,6 +292,30 @@ def test_pmmh_random_effects(tmp_path, monkeypatch):
         assert count == pytest.approx(1 + 24 * estimates)
 
 
+def test_pseudo_marginal_seeds_that_are_done_are_not_run_again(tmp_path, monkeypatch):
+    called = []
+
+    def run(module, case, name):
+        called.append((case['seed'], case['settings']['rho']))
+        if called == [(1, 0.5), (2, 0.5)]:
+            raise ExperimentError('killed')
+        return {'runs': [case['seed']]}
+
+    def every_seed(rho):
+        settings = {'seeds': [1, 2], 'rho': rho}
+        return pseudo_marginal.every_seed('module', settings, tmp_path, progress=False)
+
+    monkeypatch.setattr(pseudo_marginal.fresh_process, 'run', run)
+    with pytest.raises(ExperimentError, match='killed'):
+        every_seed(0.5)
+    assert every_seed(0.5) == [1, 2]
+    assert called == [(1, 0.5), (2, 0.5), (2, 0.5)]
+    assert not list(tmp_path.iterdir())
+    # what other settings have left is not taken for theirs
+    (tmp_path / 'seed-1.json').write_text('{"case": {"seed": 1}, "runs": [7]}')
+    assert every_seed(0.9) == [1, 2]
+
+
 _SHORT_LEVERAGE = [
     *('num_observations=4', 'num_particles=3', 'lag=2', 'memory=3', 'seeds=1', 'num_chains=2'),
     *('num_results=24', 'correlations=0.5'),
@@ -297,7 +324,9 @@ _SHORT_LEVERAGE = [
 
 def _volatility(tmp_path, monkeypatch, *settings):
     measure = volatility.measure
-    monkeypatch.setattr(volatility.fresh_process, 'run', lambda module, case, name: measure(**case))
+    monkeypatch.setattr(
+        pseudo_marginal.fresh_process, 'run', lambda module, case, name: measure(**case)
+    )
     _, record = _run(tmp_path, 'pmmh_volatility', *_SHORT_LEVERAGE, *settings)
     return record['tables'][0]['rows'], record['runs']
 
