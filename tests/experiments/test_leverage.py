@@ -67,6 +67,19 @@ def test_likelihood_of_the_peer(seed):
     assert abs(ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size)) < largest_z(1)
 
 
+def test_the_peer_resamples(seed):
+    """Its log-estimate is as noisy as ours; without resampling it has nine times the variance."""
+    data, num_particles = leverage.simulated(150, seed), 30
+    theta = tf.constant(np.tile(np.float32(leverage.TRUTH), [200, 1]))
+    estimator = leverage.leverage(data, num_particles).estimator
+    noise = tf.random.stateless_normal([200, estimator.noise_size], [seed, 2])
+    own = tf.function(estimator.log_likelihood, autograph=False)(noise, theta)
+    peer = tf.function(
+        lambda own: tfp_filter.log_likelihood(data, theta, num_particles, own), autograph=False
+    )(tf.constant([seed, 1]))
+    assert np.var(peer) < 3 * np.var(own)
+
+
 def test_log_prior():
     """Of the published densities on their own scales, with numerical Jacobians."""
     from scipy import stats

@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from tests.support.statistics import FALSE_ALARM
+from tests.support.statistics import FALSE_ALARM, largest_z
 from tests.unit.problems import packed
+from tfp_adaptive.internal import lbfgs
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -33,6 +34,30 @@ def run(log_prob_fn, position, seed, budget=BUDGET, jit_compile=False):
 
 def starts(rng, num_dims, radius=2.0, dtype='float32'):
     return tf.constant(rng.uniform(-radius, radius, size=[NUM_CHAINS, num_dims]), dtype)
+
+
+def test_draws_of_a_path_have_its_covariance(seed):
+    """So the noise of the coordinates and that of the pairs is not the same."""
+    num_chains = 50_000
+    memory = lbfgs.empty(
+        tf.zeros([num_chains, 2], tf.float64),
+        tf.fill([num_chains], tf.constant(0.3, tf.float64)),
+        1,
+    )
+    step, change = (
+        tf.tile(tf.constant([x], tf.float64), [num_chains, 1]) for x in ([1, 2], [2, 1])
+    )
+    memory = lbfgs.push(memory, tf.ones([num_chains], tf.bool), step, change)
+    draws = arrive._normal(memory, tf.constant([seed, 1])).numpy()
+    expected = np.stack(
+        [
+            lbfgs.product(memory, tf.zeros_like(step) + tf.constant(e, tf.float64))[0]
+            for e in np.eye(2)
+        ]
+    )
+    found = draws.T @ draws / num_chains
+    variance = np.outer(np.diag(expected), np.diag(expected)) + expected**2
+    assert np.max(np.abs(found - expected) / np.sqrt(variance / num_chains)) < largest_z(4)
 
 
 SCALES = np.geomspace(1e-4, 1e4, 6)

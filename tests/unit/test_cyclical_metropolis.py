@@ -99,6 +99,25 @@ def test_ensembles_hold_no_points_and_one_half_moves_by_the_other(seed):
         assert is_same != is_felt
 
 
+def test_the_second_half_learns_from_where_the_first_has_moved(seed):
+    """Not from where it was, which would leave no target invariant."""
+    state = TARGET.draw(seed, [8], 'float64')
+
+    def proposals(may_move):
+        def log_prob(x):
+            stays = tf.reduce_all(tf.equal(x, state), axis=-1)
+            first = tf.where(stays | may_move, tf.zeros([], x.dtype), -np.inf)
+            return tf.where(tf.range(8) < 4, first, TARGET.log_prob(x))
+
+        kernel = tfpa.CyclicalKernelAdaptiveMetropolis(log_prob, 0, 10, mode='ensemble')
+        _, results = kernel.one_step(state, kernel.bootstrap_results(state), seed=[seed, 0])
+        return results.proposed_state.numpy()
+
+    moving, still = proposals(True), proposals(False)
+    np.testing.assert_array_equal(moving[:4], still[:4])
+    assert np.all(np.any(moving[4:] != still[4:], axis=-1))
+
+
 def test_as_published_chains_are_on_their_own_and_start_anew(seed):
     kernel = _kernel('as_published', 0)
     assert not kernel.is_calibrated
