@@ -9,7 +9,7 @@ Notation (N rows, n of them drawn, D parameters, r = N / n):
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,17 +17,6 @@ from tfp_adaptive.estimators.records import Estimator
 from tfp_adaptive.internal import arguments, packing
 
 _MODES = ('difference', 'as_published')
-
-
-class _Expansion(NamedTuple):
-    """Taylor coefficients about the reference: of every row, and their sums."""
-
-    centre: tf.Tensor
-    """theta*, [D]."""
-    rows: tuple
-    """l_i, gradient and Hessian at theta*: [N], [N, D], [N, D, D]."""
-    total: tuple
-    """Their sums."""
 
 
 def subsampling(
@@ -54,7 +43,8 @@ def subsampling(
     the noise is sorted first nearly the same rows are drawn again and again. Its chain has the
     posterior of about n rows, wider by sqrt(r), as its law.
 
-    Memory: N (1 + D + D^2) numbers for the control variates.
+    Memory: D^2 numbers for the control variates, whose derivatives are taken along theta - theta*,
+    and only of the rows that are drawn.
 
     Args:
       log_prob_fn: (rows, structure of tensors [*batch, n, ...], *parts [*batch, *event]) -> log-
@@ -106,19 +96,22 @@ def subsampling(
         )
     order = tf.random.experimental.stateless_shuffle(tf.range(total), seed=[0, seed])
     data = tf.nest.map_structure(lambda x: tf.gather(x, order), data)
-    expansion = _expand(log_prob_fn, data, packing.to_parts(reference))
-    estimate = functools.partial(_difference, log_prob_fn, data, expansion, total, num_rows)
+    centre = packing.to_parts(reference)
+    polynomial = _polynomial_of_all_rows(log_prob_fn, data, centre)
+    estimate = functools.partial(_difference, log_prob_fn, data, centre, polynomial, num_rows)
     return Estimator(num_rows, estimate, num_rows)
 
 
-def _difference(log_prob_fn, data, expansion, total, num_rows, noise, *parts):
-    ratio = total // num_rows
+def _difference(log_prob_fn, data, centre, polynomial, num_rows, noise, *parts):
+    ratio = tf.nest.flatten(data)[0].shape[0] // num_rows
     stratum = tf.cast(tf.floor(ratio * _uniforms(noise)), tf.int32)
     index = ratio * tf.range(num_rows) + tf.minimum(stratum, ratio - 1)
-    offset = _flat(parts, noise.shape.rank - 1) - expansion.centre
-    control = _taylor((tf.gather(x, index) for x in expansion.rows), offset[..., tf.newaxis, :])
-    differences = log_prob_fn(_take(data, index), *parts) - control
-    value = _taylor(expansion.total, offset) + ratio * tf.reduce_sum(differences, axis=-1)
+    rows = _take(data, index)
+    offsets = [part - own for part, own in zip(parts, centre, strict=True)]
+    control = _polynomials(log_prob_fn, rows, index, centre, offsets)
+    differences = log_prob_fn(rows, *parts) - control
+    offset = _flat(offsets, noise.shape.rank - 1)
+    value = polynomial(offset) + ratio * tf.reduce_sum(differences, axis=-1)
     if num_rows == 1 or ratio == 1:
         return value
     squares = tf.square(differences - tf.reduce_mean(differences, axis=-1, keepdims=True))
@@ -134,37 +127,53 @@ def _published(log_prob_fn, data, total, num_rows, noise, *parts):
     return tf.reduce_sum(log_prob_fn(_take(data, index), *parts), axis=-1)
 
 
-def _expand(log_prob_fn, data, reference) -> _Expansion:
-    """Every row is a batch entry of its own, so that one tape gives the gradients of all."""
-    total = tf.nest.flatten(data)[0].shape[0]
-    shapes = [part.shape for part in reference]
+def _polynomials(log_prob_fn, rows, index, centre, offsets):
+    """q_i of the rows of `index`, [*batch, n], by derivatives along the offset.
+
+    Every row is a batch entry with a place of its own on the line from the reference, so that one
+    gradient has the derivatives of all rows.
+    """
+    axis = index.shape.rank
+    rows = tf.nest.map_structure(lambda x: tf.expand_dims(x, axis), rows)
+    place = tf.zeros(tf.shape(index), centre[0].dtype)
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(place)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(place)
+            line = [
+                own
+                + place[(..., *[tf.newaxis] * own.shape.rank)] * tf.expand_dims(offset, axis - 1)
+                for own, offset in zip(centre, offsets, strict=True)
+            ]
+            value = log_prob_fn(rows, *line)[..., 0]
+        slope = inner.gradient(value, place, unconnected_gradients='zero')
+    return value + slope + outer.gradient(slope, place, unconnected_gradients='zero') / 2
+
+
+def _polynomial_of_all_rows(log_prob_fn, data, centre):
+    """The sum of the polynomials of all rows: a function of the offset, [*batch, D] -> [*batch]."""
+    shapes = [part.shape for part in centre]
     sizes = [shape.num_elements() for shape in shapes]
-    centre = _flat(reference, 0)
-    rows = tf.nest.map_structure(lambda x: x[:, tf.newaxis], data)
-    flat = tf.tile(centre[tf.newaxis], [total, 1])
+    flat = _flat(centre, 0)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         outer.watch(flat)
         with tf.GradientTape(watch_accessed_variables=False) as inner:
             inner.watch(flat)
             parts = [
-                tf.reshape(part, [total, *shape])
-                for part, shape in zip(tf.split(flat, sizes, axis=-1), shapes, strict=True)
+                tf.reshape(part, shape)
+                for part, shape in zip(tf.split(flat, sizes), shapes, strict=True)
             ]
-            value = log_prob_fn(rows, *parts)[:, 0]
+            value = tf.reduce_sum(log_prob_fn(data, *parts))
         gradient = inner.gradient(value, flat)
-        columns = tf.unstack(gradient, axis=-1)
+        slopes = tf.unstack(gradient)
     zero = tf.UnconnectedGradients.ZERO
-    hessian = tf.stack(
-        [outer.gradient(column, flat, unconnected_gradients=zero) for column in columns], axis=-1
-    )
-    coefficients = value, gradient, hessian
-    return _Expansion(centre, coefficients, tuple(tf.reduce_sum(x, axis=0) for x in coefficients))
+    hessian = tf.stack([outer.gradient(x, flat, unconnected_gradients=zero) for x in slopes])
 
+    def polynomial(offset):
+        slope = gradient + tf.linalg.matvec(hessian, offset) / 2
+        return value + tf.reduce_sum(slope * offset, axis=-1)
 
-def _taylor(coefficients, offset):
-    value, gradient, hessian = coefficients
-    slope = gradient + tf.linalg.matvec(hessian, offset) / 2
-    return value + tf.reduce_sum(slope * offset, axis=-1)
+    return polynomial
 
 
 def _take(data, index):
