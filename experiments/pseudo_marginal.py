@@ -180,6 +180,48 @@ def published_inefficiency(states: np.ndarray) -> float:
     return float(np.nanmean(1 + 2 * np.sum(covariance[1:] / variance, axis=0)))
 
 
+COLUMNS = (
+    *('rho', 'proposal', 'acceptance', 'noise', 'inefficiency by lane', 'as in the paper'),
+    *('max R-hat', 'max |z|'),
+)
+"""Of `cells`."""
+NOTE = (
+    'rho: correlation of the noise before and after a step. Noise: half the variance of the '
+    'difference of two log-estimates that follow one another. Inefficiency: draws per effective '
+    'draw, each lane of a quasi-Newton proposal counted as a chain; as in the paper: by '
+    f'{LAG} autocorrelations of the lanes interleaved. ESS: smallest over coordinates of q and of '
+    'q^2; an estimate with its score counts as one. Seconds are of sampling, compilation apart; a '
+    'step moves all chains. Medians over seeds.'
+)
+"""On `COLUMNS` and on efficiency."""
+
+
+def cells(correlation: float, name: str, own: list[dict[str, Any]]) -> list[Any]:
+    """The first cells of a row, over the runs of one proposal: as in `COLUMNS`."""
+    errors = [run['max_z'] for run in own if run['max_z'] is not None]
+    return [
+        *(f'{correlation:g}', name, middle(own, 'acceptance'), middle(own, 'variance')),
+        *(middle(own, 'inefficiency'), middle(own, 'published_inefficiency')),
+        *(f'{max(run["max_rhat"] for run in own):.3f}', max(errors) if errors else None),
+    ]
+
+
+def distance(lanes: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference of the means of two sets of draws, in standard errors.
+
+    Args:
+      lanes: [N, C, D].
+      other: likewise, of any N and C.
+    """
+    (mean, error), (other_mean, other_error) = map(moments, (lanes, other))
+    return float(np.max(np.abs(mean - other_mean) / np.hypot(error, other_error)))
+
+
+def middle(own: list[dict[str, Any]], key: str) -> float:
+    """The median of a measure over runs."""
+    return float(np.median([run[key] for run in own]))
+
+
 def quartiles(values: Iterable[float]) -> str:
     """The first and the third."""
     low, high = np.quantile(list(values), [0.25, 0.75])

@@ -68,39 +68,25 @@ def _table(runs, settings) -> Table:
             own = [
                 run for run in runs if (run['proposal'], run['correlation']) == (name, correlation)
             ]
-
-            def middle(key, own=own):
-                return float(np.median([run[key] for run in own]))
-
             rows.append(
                 [
-                    *(f'{correlation:g}', name, middle('acceptance'), middle('variance')),
-                    *(middle('inefficiency'), middle('published_inefficiency')),
-                    f'{max(run["max_rhat"] for run in own):.3f}',
-                    max(run['max_z'] for run in own),
-                    *(middle('ess_per_estimate'), 1e3 * middle('seconds_per_step')),
-                    *(
-                        middle('ess_per_second'),
-                        pseudo_marginal.quartiles(run['ess_per_second'] for run in own),
-                    ),
+                    *pseudo_marginal.cells(correlation, name, own),
+                    pseudo_marginal.middle(own, 'ess_per_estimate'),
+                    1e3 * pseudo_marginal.middle(own, 'seconds_per_step'),
+                    pseudo_marginal.middle(own, 'ess_per_second'),
+                    pseudo_marginal.quartiles(run['ess_per_second'] for run in own),
                 ]
             )
     return Table(
         title=f'Random effects, {settings["num_observations"]} observations',
         columns=[
-            *('rho', 'proposal', 'acceptance', 'noise', 'inefficiency by lane'),
-            *('as in the paper', 'max R-hat', 'max |z|', 'min ESS / estimate', 'ms / step'),
+            *(*pseudo_marginal.COLUMNS, 'min ESS / estimate', 'ms / step'),
             *('min ESS / s', 'quartiles'),
         ],
         rows=rows,
         note=(
-            'rho: correlation of the noise before and after a step. Noise: half the variance of '
-            'the difference of two log-estimates that follow one another. Inefficiency: draws per '
-            'effective draw, each lane of a quasi-Newton proposal counted as a chain; as in the '
-            f'paper: by {pseudo_marginal.LAG} autocorrelations of the lanes interleaved. z: errors '
-            'of the means beside quadrature, in standard errors, the largest of all seeds. ESS: '
-            'smallest over coordinates of q and of q^2; an estimate with its score counts as one. '
-            'Medians over seeds, each with data of its own.'
+            f'{pseudo_marginal.NOTE} z: errors of the means beside quadrature, in standard errors, '
+            'the largest of all seeds. Every seed has data of its own.'
         ),
     )
 

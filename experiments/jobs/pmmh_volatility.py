@@ -65,7 +65,7 @@ def measure(settings: dict[str, Any], seed: int) -> dict[str, Any]:
     if settings['peer']:
         measures, reference = _peer(model, factor, seed, settings)
         for run, lanes in zip(runs, lanes_of, strict=True):
-            run['max_z'] = _distance(lanes, reference)
+            run['max_z'] = pseudo_marginal.distance(lanes, reference)
         runs.insert(0, _row(_PEER, 0.0, seed, measures, reference))
     return {'runs': runs}
 
@@ -74,12 +74,6 @@ def _row(name, correlation, seed, measures, lanes):
     mean, _ = pseudo_marginal.moments(lanes)
     own = {'proposal': name, 'correlation': correlation, 'seed': seed, 'max_z': None}
     return {**own, **measures, 'mean': mean.tolist(), 'sd': lanes.std(axis=(0, 1)).tolist()}
-
-
-def _distance(lanes, reference) -> float:
-    """The largest difference of two means, in standard errors."""
-    (mean, error), (other, other_error) = map(pseudo_marginal.moments, (lanes, reference))
-    return float(np.max(np.abs(mean - other) / np.hypot(error, other_error)))
 
 
 def _peer(model, factor, seed, settings):
@@ -120,18 +114,12 @@ def _table(runs, settings) -> Table:
     rows = []
     for correlation, name in kinds:
         own = [run for run in runs if (run['correlation'], run['proposal']) == (correlation, name)]
-
-        def middle(key, own=own):
-            return float(np.median([run[key] for run in own]))
-
-        errors = [run['max_z'] for run in own if run['max_z'] is not None]
         rows.append(
             [
-                *(f'{correlation:g}', name, middle('acceptance'), middle('variance')),
-                *(middle('inefficiency'), middle('published_inefficiency')),
-                f'{max(run["max_rhat"] for run in own):.3f}',
-                *(max(errors) if errors else None, 1 / middle('ess_per_estimate')),
-                *(1e3 * middle('seconds_per_step'), middle('ess_per_second')),
+                *pseudo_marginal.cells(correlation, name, own),
+                1 / pseudo_marginal.middle(own, 'ess_per_estimate'),
+                1e3 * pseudo_marginal.middle(own, 'seconds_per_step'),
+                pseudo_marginal.middle(own, 'ess_per_second'),
                 spread(run['ess_per_second'] for run in own),
             ]
         )
@@ -139,22 +127,15 @@ def _table(runs, settings) -> Table:
     return Table(
         title=f'Volatility with leverage, {settings["num_observations"]} returns, {series}',
         columns=[
-            *('rho', 'proposal', 'acceptance', 'noise', 'inefficiency by lane'),
-            *('as in the paper', 'max R-hat', 'max |z|', 'estimates / ESS', 'ms / step'),
+            *(*pseudo_marginal.COLUMNS, 'estimates / ESS', 'ms / step'),
             *('ESS / s', 'least to most'),
         ],
         rows=rows,
         note=(
-            'rho: correlation of the noise before and after a step. Noise: half the variance of '
-            'the difference of two log-estimates that follow one another. Inefficiency: draws per '
-            'effective draw, each lane of a quasi-Newton proposal counted as a chain; as in the '
-            f'paper: by {pseudo_marginal.LAG} autocorrelations of the lanes interleaved. z: '
-            f'distances of the means from those of {_PEER}, in standard errors of the difference, '
-            'the largest of all coordinates and seeds. ESS: smallest over coordinates of q and of '
-            'q^2; an estimate with its score counts as one. Seconds are of sampling, compilation '
-            'apart; a step moves all chains. Medians over seeds, and the range of ESS / s. '
-            f"{_PEER}: TFP's own particle filter in a random walk written by hand, with the scale "
-            f'that {_WALK} learned.'
+            f'{pseudo_marginal.NOTE} z: distances of the means from those of {_PEER}, in standard '
+            'errors of the difference, the largest of all coordinates and seeds. Least to most: '
+            f"ESS / s over seeds. {_PEER}: TFP's own particle filter in a random walk written by "
+            f'hand, with the scale that {_WALK} learned.'
         ),
     )
 

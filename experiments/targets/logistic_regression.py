@@ -10,28 +10,34 @@ from experiments.targets.base import Target, normal_start
 def logistic_regression(data: str = 'german', initial_scale: float = 0.1) -> Target:
     """Weights q of standardised covariates and an intercept, prior N(0, I).
 
+    The pixels of MNIST are in [0, 1], as published, and many are always 0: not standardised.
+
     Args:
-      data: german, heart, pima, ripley, australian or caravan.
+      data: german, heart, pima, ripley, australian, caravan or mnist.
       initial_scale: chains start at N(0, initial_scale^2 I).
 
     Raises:
       experiments.data.DataError: if the data set cannot be had.
     """
     covariates, labels = data_sets.load(data)
-    design = design_matrix(covariates)
+    design = _with_intercept(covariates) if data == 'mnist' else design_matrix(covariates)
     return Target(
         name=data,
         event_size=design.shape[1],
         log_prob=make_log_prob(design, labels),
         initial_state=normal_start(design.shape[1], initial_scale),
-        provenance=f'{data}.mat of github.com/marcelah/entropy_adaptive_hmc, {len(labels)} rows',
+        provenance=f'{data_sets.FILES[data].url}, {len(labels)} rows',
     )
 
 
 def design_matrix(covariates: np.ndarray) -> np.ndarray:
     """Columns of mean 0 and population standard deviation 1, then a column of ones."""
     standardised = (covariates - covariates.mean(axis=0)) / covariates.std(axis=0)
-    return np.column_stack([standardised, np.ones(len(covariates))])
+    return _with_intercept(standardised)
+
+
+def _with_intercept(covariates):
+    return np.column_stack([covariates, np.ones(len(covariates))])
 
 
 def make_log_prob(design: np.ndarray, labels: np.ndarray):
