@@ -168,7 +168,8 @@ def moments(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def published_inefficiency(states: np.ndarray) -> float:
     """1 + 2 sum of the first 250 autocorrelations of draws in a row, as the paper takes it.
 
-    Lanes that are interleaved look independent by it. Mean over coordinates and chains.
+    Lanes that are interleaved look independent by it. Mean over coordinates and chains that move;
+    NaN if none does.
 
     Args:
       states: [N, C, D].
@@ -176,8 +177,11 @@ def published_inefficiency(states: np.ndarray) -> float:
     centred = states - states.mean(axis=0)
     spectrum = np.abs(np.fft.rfft(centred, 2 * len(states), axis=0)) ** 2
     covariance = np.fft.irfft(spectrum, axis=0)[: LAG + 1]
-    variance = np.where(covariance[0] > 0, covariance[0], np.nan)
-    return float(np.nanmean(1 + 2 * np.sum(covariance[1:] / variance, axis=0)))
+    moves = covariance[0] > 0
+    if not np.any(moves):
+        return float('nan')
+    correlations = covariance[1:, moves] / covariance[0, moves]
+    return float(np.mean(1 + 2 * np.sum(correlations, axis=0)))
 
 
 COLUMNS = (

@@ -12,6 +12,7 @@ from experiments.jobs.gradient_free_proposals import gradient_free_proposals
 from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
+from experiments.jobs.pmmh_higgs import pmmh_higgs
 from experiments.jobs.pmmh_random_effects import pmmh_random_effects
 from experiments.jobs.pmmh_volatility import pmmh_volatility
 from experiments.jobs.robustness import robustness, robustness_references
@@ -32,6 +33,7 @@ JOBS = {
     'gradient_free_proposals': gradient_free_proposals,
     'limits': limits,
     'objectives': objectives,
+    'pmmh_higgs': pmmh_higgs,
     'pmmh_random_effects': pmmh_random_effects,
     'pmmh_volatility': pmmh_volatility,
     'robustness': robustness,

@@ -15,6 +15,7 @@ from experiments.targets.posteriors import POSTERIORS, references
 
 core_step = importlib.import_module('experiments.jobs.core_step')
 pmmh = importlib.import_module('experiments.jobs.pmmh_random_effects')
+pmmh_higgs = importlib.import_module('experiments.jobs.pmmh_higgs')
 volatility = importlib.import_module('experiments.jobs.pmmh_volatility')
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
@@ -346,6 +347,41 @@ def test_pmmh_volatility_beside_its_peer(tmp_path, monkeypatch):
     peer, own = runs
     assert peer['min_ess'] / peer['ess_per_estimate'] == pytest.approx(2 * 24)
     assert own['max_z'] > 0
+
+
+def test_pmmh_higgs(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        pseudo_marginal.fresh_process, 'run', lambda module, case, name: pmmh_higgs.measure(**case)
+    )
+    short = [
+        *('num_observations=600', 'published_rows=30', 'num_rows=60', 'memory=3', 'seeds=1'),
+        *('proposals=pmMH0,LS', 'num_warmup_steps=8', 'num_results=24', 'num_matrices=3'),
+        *('reference_warmup_steps=8', 'reference_results=8', 'memories=4,40'),
+    ]
+    _, record = _run(tmp_path, 'pmmh_higgs', *short)
+    chains, hessians = record['tables']
+    assert [[row[0], row[2]] for row in chains['rows']] == [
+        ['all rows, 600', 'tfpa.sample'],
+        *(['as_published, 30', name] for name in ('pmMH0', 'LS')),
+        *(['difference, 60', name] for name in ('pmMH0', 'LS')),
+    ]
+    assert [row[:2] for row in hessians['rows']] == [
+        [mode, memory] for mode in ('as_published', 'difference') for memory in (4, 40)
+    ]
+    column = hessians['columns'].index('sr1, isotropic')
+    # with more pairs than coordinates and little noise a rank-one update finds the Hessian
+    few, many = (row[column] for row in hessians['rows'][2:])
+    assert many < few / 3
+
+
+@pytest.mark.parametrize(
+    ('setting', 'words'),
+    [('data=lhc', 'data'), ('num_rows=7', '7 rows'), ('estimates=plain', 'estimates')],
+)
+def test_pmmh_higgs_refuses(tmp_path, capsys, setting, words):
+    arguments = ['run', 'pmmh_higgs', '--set', setting, '--output', str(tmp_path)]
+    assert cli.main(arguments) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS'])
