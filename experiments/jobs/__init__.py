@@ -13,6 +13,7 @@ from experiments.jobs.limits import limits
 from experiments.jobs.objectives import objectives
 from experiments.jobs.outcome import Outcome
 from experiments.jobs.pmmh_higgs import pmmh_higgs
+from experiments.jobs.pmmh_pictures import pmmh_pictures
 from experiments.jobs.pmmh_random_effects import pmmh_random_effects
 from experiments.jobs.pmmh_volatility import pmmh_volatility
 from experiments.jobs.robustness import robustness, robustness_references
@@ -34,6 +35,7 @@ JOBS = {
     'limits': limits,
     'objectives': objectives,
     'pmmh_higgs': pmmh_higgs,
+    'pmmh_pictures': pmmh_pictures,
     'pmmh_random_effects': pmmh_random_effects,
     'pmmh_volatility': pmmh_volatility,
     'robustness': robustness,

@@ -384,6 +384,20 @@ def test_pmmh_higgs_refuses(tmp_path, capsys, setting, words):
     assert words in capsys.readouterr().err
 
 
+def test_pmmh_pictures(tmp_path):
+    short = [
+        *('num_observations=6', 'line_places=5', 'num_particles=2,30', 'num_results=60'),
+        *('timed_particles=4', 'timed_observations=5'),
+    ]
+    folder, record = _run(tmp_path, 'pmmh_pictures', *short)
+    assert (folder / 'estimates.png').stat().st_size > 10_000
+    acceptance, times = record['tables']
+    few, many, correlated_few, _ = (row[3] for row in acceptance['rows'])
+    assert few > many
+    assert few > correlated_few
+    assert [row[:2] for row in times['rows']] == [[6, 4], [5, 30]]
+
+
 @pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS'])
 def test_pmmh_volatility_refuses(tmp_path, capsys, setting):
     arguments = ['run', 'pmmh_volatility', '--set', setting, '--output', str(tmp_path)]

@@ -1,0 +1,191 @@
+"""Pictures of estimated likelihoods: their noise, what it costs a chain, and what they cost."""
+
+import pathlib
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from experiments import optional, programs, tfp_filter
+from experiments.config import Config
+from experiments.jobs.outcome import Outcome
+from experiments.tables import Table
+from experiments.targets import leverage
+
+_FIGURE = 'estimates.png'
+_REPEATS = 5
+_ACCEPTANCE_KEYS = ('num_particles', 'acceptance', 'variance')
+
+
+def pmmh_pictures(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
+    """Measures on volatility with leverage, and draws four panels."""
+    del progress
+    settings = config.settings
+    data = leverage.simulated(settings['num_observations'], settings['seed'])
+    line = _along_a_line(data, settings)
+    accepted = [
+        _acceptance(data, size, rho, settings)
+        for rho in settings['correlations']
+        for size in settings['num_particles']
+    ]
+    by_size = [_times(len(data), size, settings) for size in settings['timed_particles']]
+    size = settings['line_particles']
+    by_length = [_times(length, size, settings) for length in settings['timed_observations']]
+    _draw(line, accepted, by_size, by_length, folder / _FIGURE, settings['dpi'])
+    return Outcome(
+        [_acceptance_table(accepted), _times_table(by_size + by_length, settings)],
+        [*accepted, *by_size, *by_length],
+        [_FIGURE],
+    )
+
+
+def _along_a_line(data, settings) -> dict[str, np.ndarray]:
+    """Log-estimates over mu: with noise of its own at every place, and with correlated noise."""
+    estimator = leverage.leverage(data, settings['line_particles']).estimator
+    low, high = settings['line']
+    mu = np.linspace(low, high, settings['line_places'])
+    theta = np.tile(np.array(leverage.TRUTH), [len(mu), 1])
+    theta[:, 0] = mu
+    rng = np.random.default_rng(settings['seed'])
+    shape = len(mu), estimator.noise_size
+    independent = rng.standard_normal(shape)
+    correlated, rho = rng.standard_normal(shape), max(settings['correlations'])
+    for i in range(1, len(mu)):
+        correlated[i] = rho * correlated[i - 1] + np.sqrt(1 - rho**2) * correlated[i]
+    estimate = tf.function(estimator.log_likelihood, jit_compile=programs.JIT_COMPILE)
+    values = {
+        name: estimate(tf.constant(noise, tf.float32), tf.constant(theta, tf.float32)).numpy()
+        for name, noise in (('independent', independent), ('correlated', correlated))
+    }
+    return {'mu': mu, **values}
+
+
+def _acceptance(data, num_particles, correlation, settings) -> dict[str, Any]:
+    """Of a random walk with a fixed scale, and the variance of the noise it meets."""
+    model = leverage.leverage(data, num_particles)
+    kernel = tfpa.PseudoMarginal(
+        model.estimator,
+        model.log_prior,
+        num_adaptation_steps=0,
+        auxiliary_correlation=correlation,
+        step_size=settings['step_size'],
+    )
+    start = np.tile(np.array(leverage.TRUTH, np.float32), [settings['num_chains'], 1])
+
+    @tf.function(jit_compile=programs.JIT_COMPILE)
+    def chain(start, seed):
+        return tfp.mcmc.sample_chain(
+            settings['num_results'],
+            start,
+            kernel=kernel,
+            trace_fn=lambda _, results: results.info.accept_prob,
+            seed=seed,
+        )
+
+    states, accept_prob = chain(tf.constant(start), tf.constant([settings['seed'], 1]))
+    variance = kernel.log_estimate_variance(states[-1], seed=(settings['seed'], 2))
+    return {
+        'correlation': correlation,
+        'num_particles': num_particles,
+        'acceptance': float(tf.reduce_mean(accept_prob)),
+        'variance': float(variance),
+    }
+
+
+def _times(num_observations, num_particles, settings) -> dict[str, Any]:
+    """Seconds of one estimate for all chains, by this package's filter and by TFP's."""
+    data = leverage.simulated(num_observations, settings['seed'])
+    num_chains = settings['num_chains']
+    theta = tf.constant(np.tile(np.array(leverage.TRUTH, np.float32), [num_chains, 1]))
+    estimator = leverage.leverage(data, num_particles).estimator
+
+    def ours(theta, seed):
+        noise = tf.random.stateless_normal([num_chains, estimator.noise_size], seed)
+        return estimator.log_likelihood(noise, theta)
+
+    def peer(theta, seed):
+        return tfp_filter.log_likelihood(data, theta, num_particles, seed)
+
+    case: dict[str, Any] = {'num_observations': num_observations, 'num_particles': num_particles}
+    for name, function in (('seconds', ours), ('peer_seconds', peer)):
+        compiled = tf.function(function, jit_compile=programs.JIT_COMPILE)
+        case[name] = _least_seconds(compiled, theta)
+    return case
+
+
+def _least_seconds(compiled, theta) -> float:
+    compiled(theta, tf.constant([0, 0])).numpy()  # compiles
+    seconds = []
+    for repeat in range(_REPEATS):
+        begin = time.perf_counter()
+        compiled(theta, tf.constant([0, repeat])).numpy()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def _acceptance_table(accepted) -> Table:
+    return Table(
+        title='Acceptance of a random walk with a fixed scale',
+        columns=['rho', 'particles', 'acceptance', 'noise'],
+        rows=[
+            [f'{run["correlation"]:g}', *(run[key] for key in _ACCEPTANCE_KEYS)] for run in accepted
+        ],
+        note='Noise: half the variance of the difference of two log-estimates in a row.',
+    )
+
+
+def _times_table(cases, settings) -> Table:
+    rows = []
+    for case in cases:
+        size = settings['num_chains'] * case['num_observations'] * case['num_particles']
+        own, peer = case['seconds'], case['peer_seconds']
+        rows.append(
+            [
+                *(case['num_observations'], case['num_particles'], 1e3 * own, 1e3 * peer),
+                *(size / own / 1e6, size / peer / 1e6),
+            ]
+        )
+    return Table(
+        title='Time of one estimate',
+        columns=[
+            *('returns', 'particles', 'ms', 'ms, TFP filter', 'million particles / s'),
+            'million particles / s, TFP filter',
+        ],
+        rows=rows,
+        note=(
+            f'{settings["num_chains"]} chains, compiled, without the score, noise included; the '
+            f'least of {_REPEATS}. Particles / s: moves of one particle by one return.'
+        ),
+    )
+
+
+def _draw(line, accepted, by_size, by_length, path, dpi) -> None:
+    optional.load('matplotlib', 'matplotlib').use('Agg')
+    plt = optional.load('matplotlib.pyplot', 'matplotlib')
+    figure, (noise, acceptance, sizes, lengths) = plt.subplots(
+        1, 4, figsize=(15, 3.6), layout='constrained'
+    )
+    noise.plot(line['mu'], line['independent'], '.', color='0.6', label='independent')
+    noise.plot(line['mu'], line['correlated'], color='C0', label='correlated')
+    noise.set(xlabel='mu', ylabel='log-estimate', title='Noise along a line')
+    for rho in dict.fromkeys(run['correlation'] for run in accepted):
+        own = [run for run in accepted if run['correlation'] == rho]
+        counts = [run['num_particles'] for run in own]
+        acceptance.plot(counts, [run['acceptance'] for run in own], '-o', label=f'rho = {rho:g}')
+    acceptance.set(xscale='log', xlabel='particles', ylim=(0, 1), title='Acceptance, fixed scale')
+    for axes, cases, key, label in (
+        (sizes, by_size, 'num_particles', 'particles'),
+        (lengths, by_length, 'num_observations', 'returns'),
+    ):
+        counts = [case[key] for case in cases]
+        axes.plot(counts, [1e3 * case['seconds'] for case in cases], '-o', label='tfp_adaptive')
+        peer = [1e3 * case['peer_seconds'] for case in cases]
+        axes.plot(counts, peer, '--^', color='0.5', label='TFP filter')
+        axes.set(xscale='log', yscale='log', xlabel=label, ylabel='ms', title='One estimate')
+    for axes in (noise, acceptance, sizes, lengths):
+        axes.legend(frameon=False, fontsize='small')
+    figure.savefig(path, dpi=dpi)
+    plt.close(figure)
