@@ -182,3 +182,28 @@ def test_newton_is_the_inverse_of_the_hessian(rng):
     exact = tfpa.proposals.newton().local_matrix(tf.constant(convex), tf.constant(sigma))
     np.testing.assert_allclose(exact.value[0], sigma, rtol=1e-10)
     assert not exact.is_corrected[0]
+
+
+def test_a_run_exports_its_draws_and_log_densities(seed):
+    """ArviZ gets the state that `sample` returned, and the log-estimate that was accepted."""
+    found = tfpa.sample(
+        log_prior,
+        12,
+        8,
+        initial_state=start([3], 'float32'),
+        kernel=make('random_walk'),
+        num_steps_between_results=0,
+        seed=(seed, 1),
+        progress=False,
+        jit_compile=False,
+    )
+    data = found.to_arviz()
+    for part, name in zip(found.states, data['posterior'].data_vars, strict=True):
+        draws = data['posterior'][name].transpose('draw', 'chain', ...)
+        np.testing.assert_array_equal(draws, part)
+    log_prob = data['sample_stats']['lp'].transpose('draw', 'chain').values
+    np.testing.assert_array_equal(log_prob, found.statistics.log_prob)
+    # the estimate is kept where the chain stays, and is another one where it moves
+    moved = np.diff(found.states[1], axis=0) != 0
+    np.testing.assert_array_equal(np.diff(log_prob, axis=0) != 0, moved)
+    assert 0 < moved.mean() < 1
