@@ -206,12 +206,7 @@ def resampled(cloud: _Cloud, uniform: tf.Tensor) -> _Cloud:
     order = tf.argsort(particles[..., 0], axis=-1)
     log_weights = tf.gather(log_weights, order, axis=-1, batch_dims=rank)
     cumulative = tf.cumsum(tf.nn.softmax(log_weights, axis=-1), axis=-1)
-    num_particles = particles.shape[-2]
-    steps = tf.range(num_particles, dtype=particles.dtype)
-    levels = (uniform[..., tf.newaxis] + steps) / num_particles
-    ancestors = tf.searchsorted(tf.stop_gradient(cumulative), levels)
-    # rounding may leave the last sum below the last level
-    ancestors = tf.minimum(ancestors, num_particles - 1)
+    ancestors = _ancestors(tf.stop_gradient(cumulative), uniform)
     ancestors = tf.gather(order, ancestors, axis=-1, batch_dims=rank)
 
     def take(x):
@@ -220,6 +215,32 @@ def resampled(cloud: _Cloud, uniform: tf.Tensor) -> _Cloud:
     return cloud._replace(
         particles=take(particles), increments=tf.nest.map_structure(take, increments)
     )
+
+
+def _ancestors(cumulative, uniform):
+    """For every level (u + j) / N the first particle whose cumulative weight reaches it.
+
+    Particle i is passed by all levels from number floor(N C_i - u) + 1 on, so a running count of
+    those numbers is the answer. XLA compares every weight with every level in a `searchsorted`: 739
+    against 6 ms for 150 steps of 4 chains with 1,024 particles, 0.6 against 0.8 with 30.
+
+    Args:
+      cumulative: [*batch, N].
+      uniform: [*batch].
+    """
+    num_particles = cumulative.shape[-1]
+    first = tf.floor(num_particles * cumulative - uniform[..., tf.newaxis])
+    first = tf.clip_by_value(tf.cast(first, tf.int32) + 1, 0, num_particles)
+    flat = tf.reshape(first, [-1, num_particles])
+    rows = tf.broadcast_to(tf.range(tf.shape(flat)[0])[:, tf.newaxis], tf.shape(flat))
+    counts = tf.scatter_nd(
+        tf.stack([rows, flat], axis=-1),
+        tf.ones_like(flat),
+        [tf.shape(flat)[0], num_particles + 1],
+    )
+    ancestors = tf.reshape(tf.cumsum(counts[:, :-1], axis=-1), tf.shape(cumulative))
+    # rounding may leave the last sum below the last level
+    return tf.minimum(ancestors, num_particles - 1)
 
 
 def _completed(complete, cloud, oldest):
