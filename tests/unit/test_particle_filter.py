@@ -1,5 +1,7 @@
 """Particle filters against the Kalman filter of a linear Gaussian model."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +111,18 @@ def test_systematic_resampling_against_its_slow_twin(seed):
             level = (v[index] + j) / 9
             m = next(m for m in range(9) if edges[m] >= level)
             np.testing.assert_array_equal(result[index][j], x[index][order[m]])
+
+
+@pytest.mark.parametrize('batch', [[], [3]])
+def test_resampling_compares_no_particle_with_every_other(batch):
+    """Its program has no array of 1,013 by 1,013, which `searchsorted` would be compiled to."""
+    from tfp_adaptive.estimators.particle_filter import _Cloud, resampled
+
+    cloud = _Cloud(tf.zeros([*batch, 1013, 1]), tf.zeros([*batch, 1013]), ())
+    program = tf.function(lambda *a: resampled(*a).particles, jit_compile=True)
+    text = program.experimental_get_compiler_ir(cloud, tf.fill(batch, 0.5))(stage='hlo')
+    assert '1013' in text
+    assert not re.search(r'\[[\d,]*1013,1013\b', text)
 
 
 def initial_density(x, theta):
