@@ -173,8 +173,8 @@ def _draw(line, accepted, by_size, by_length, path, dpi) -> None:
     noise.set(xlabel='mu', ylabel='log-estimate', title='Noise along a line')
     for rho in dict.fromkeys(run['correlation'] for run in accepted):
         own = [run for run in accepted if run['correlation'] == rho]
-        counts = [run['num_particles'] for run in own]
-        acceptance.plot(counts, [run['acceptance'] for run in own], '-o', label=f'rho = {rho:g}')
+        tried = [run['num_particles'] for run in own]
+        acceptance.plot(tried, [run['acceptance'] for run in own], '-o', label=f'rho = {rho:g}')
     acceptance.set(xscale='log', xlabel='particles', ylim=(0, 1), title='Acceptance, fixed scale')
     for axes, cases, key, label in (
         (sizes, by_size, 'num_particles', 'particles'),
@@ -185,7 +185,10 @@ def _draw(line, accepted, by_size, by_length, path, dpi) -> None:
         peer = [1e3 * case['peer_seconds'] for case in cases]
         axes.plot(counts, peer, '--^', color='0.5', label='TFP filter')
         axes.set(xscale='log', yscale='log', xlabel=label, ylabel='ms', title='One estimate')
+        axes.set_xticks(counts, counts)
+    acceptance.set_xticks(tried, tried)
     for axes in (noise, acceptance, sizes, lengths):
+        axes.minorticks_off()
         axes.legend(frameon=False, fontsize='small')
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
