@@ -88,3 +88,12 @@ def test_factors_by_blocks(size, jit_compile, rng):
     matrix = root @ root.T
     function = tf.function(factorization.cholesky, jit_compile=jit_compile)
     np.testing.assert_allclose(function(tf.constant(matrix)), np.linalg.cholesky(matrix), rtol=1e-8)
+
+
+@pytest.mark.parametrize('size', [2, 40])
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_a_factor_of_what_is_not_positive_definite_is_not_finite(size, jit_compile):
+    matrix = np.eye(size)
+    matrix[0, -1] = matrix[-1, 0] = 2
+    function = tf.function(factorization.cholesky, jit_compile=jit_compile)
+    assert not np.all(np.isfinite(function(tf.constant(matrix))))

@@ -113,9 +113,10 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
     move = make_move(target.event, PROPOSAL, axes.preconditioner)
     moved = move(target, adaptation.preconditioner, step_size, state, noise.move)
     transition = metropolis.metropolis_hastings(moved, noise.log_uniform)
-    moments = _moments(axes, state, transition, adaptation.optimizer.covariance)
+    collect = functools.partial(_moments, axes, state, transition)
+    moments = None if _collects_late(axes, state) else collect(adaptation.optimizer.covariance)
     totals = total(axes.pool_fn, state, transition, moments)
-    adaptation = _learn(axes, adaptation, totals, step)
+    adaptation = _learn(axes, adaptation, totals, step, collect)
     log_det = axes.preconditioner.log_det(adaptation.preconditioner)
     return transition, adaptation, report(info, totals, transition, log_det)
 
@@ -169,24 +170,36 @@ def _moments(axes, before, transition, covariance):
     return learned_covariance.collect(covariance, rows, weights)
 
 
-def _learn(axes, adaptation, totals, step):
+def _collects_late(axes, state):
+    """Whether moments are collected where they are absorbed, and so by no step that learns nothing.
+
+    A step after learning then takes 0.39 of the time with ten chains at D = 256, 0.48 at D = 32,
+    and 0.36 with one chain at D = 256. There a step that learns takes 0.87: XLA fuses the sums with
+    what absorbs them. Not so where sums are pooled, which must be known before, nor with several
+    chains of few coordinates: ten at D = 2 would take 1.09 while they learn.
+    """
+    num_chains, size = state.position.shape
+    return axes.pool_fn is None and (num_chains == 1 or size >= 8)
+
+
+def _learn(axes, adaptation, totals, step, collect):
     """The next adaptation; the same where learning is over or no chain is alive."""
     covariance, scale = adaptation.optimizer
     is_learning = (step < axes.num_adaptation_steps) & (totals.num_alive > 0)
     is_last = tf.equal(step + 1, axes.num_adaptation_steps)
-    size = covariance.mean.shape[0]
-    gain = axes.gain(tf.cast(step + 1, totals.num_alive.dtype), size / totals.num_alive)
 
     def rescale(old):
         state, log_scale = next_scale(axes.scale_rule, old[0], totals, is_last)
         return state, tf.exp(log_scale)
 
+    def follow(old):
+        time, size = tf.cast(step + 1, totals.num_alive.dtype), old.mean.shape[0]
+        gain = axes.gain(time, size / totals.num_alive)
+        moments = collect(old) if totals.moments is None else totals.moments
+        return learned_covariance.absorb(old, moments, gain)
+
     scale, factor = branching.when(is_learning, rescale, (scale, tf.ones_like(totals.num_alive)))
-    covariance = branching.when(
-        is_learning,
-        lambda old: learned_covariance.absorb(old, totals.moments, gain),
-        covariance,
-    )
+    covariance = branching.when(is_learning, follow, covariance)
     covariance = branching.when(
         is_learning & (learned_covariance.is_due(covariance, step) | is_last),
         learned_covariance.refactor,
