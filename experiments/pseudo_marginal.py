@@ -3,7 +3,7 @@
 import json
 import pathlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import tfp_adaptive as tfpa
 from experiments import effective_size
 from experiments.benchmark import fresh_process
 from experiments.config import ConfigError
+from experiments.tables import spread
 
 _PROPOSALS: dict[str, Callable[[int], Any]] = {
     'pmMH0': lambda memory: tfpa.proposals.random_walk(),
@@ -210,6 +211,19 @@ def cells(correlation: float, name: str, own: list[dict[str, Any]]) -> list[Any]
     ]
 
 
+SPEED_COLUMNS = ('ms / step', 'ESS / s', 'quartiles')
+"""Of `speed`."""
+
+
+def speed(own: list[dict[str, Any]]) -> list[Any]:
+    """The last cells of a row: as in `SPEED_COLUMNS`."""
+    speeds = [run['ess_per_second'] for run in own]
+    return [
+        *(1e3 * middle(own, 'seconds_per_step'), middle(own, 'ess_per_second')),
+        spread(np.quantile(speeds, [0.25, 0.75])),
+    ]
+
+
 def distance(lanes: np.ndarray, other: np.ndarray) -> float:
     """The largest difference of the means of two sets of draws, in standard errors.
 
@@ -224,9 +238,3 @@ def distance(lanes: np.ndarray, other: np.ndarray) -> float:
 def middle(own: list[dict[str, Any]], key: str) -> float:
     """The median of a measure over runs."""
     return float(np.median([run[key] for run in own]))
-
-
-def quartiles(values: Iterable[float]) -> str:
-    """The first and the third."""
-    low, high = np.quantile(list(values), [0.25, 0.75])
-    return f'{low:.3g} to {high:.3g}'

@@ -208,16 +208,14 @@ def _chains_table(runs, settings) -> Table:
                 ),
                 *(pseudo_marginal.middle(own, key) for key in ('max_error', 'relative_sd')),
                 1 / pseudo_marginal.middle(own, 'ess_per_estimate'),
-                1e3 * pseudo_marginal.middle(own, 'seconds_per_step'),
-                pseudo_marginal.middle(own, 'ess_per_second'),
-                pseudo_marginal.quartiles(run['ess_per_second'] for run in own),
+                *pseudo_marginal.speed(own),
             ]
         )
     return Table(
         title=f'Regression on {settings["num_observations"]} rows, {settings["data"]}',
         columns=[
             *('rows', *pseudo_marginal.COLUMNS, 'largest error / sd', 'sd / exact'),
-            *('estimates / ESS', 'ms / step', 'ESS / s', 'quartiles'),
+            *('estimates / ESS', *pseudo_marginal.SPEED_COLUMNS),
         ],
         rows=rows,
         note=(

@@ -72,16 +72,13 @@ def _table(runs, settings) -> Table:
                 [
                     *pseudo_marginal.cells(correlation, name, own),
                     pseudo_marginal.middle(own, 'ess_per_estimate'),
-                    1e3 * pseudo_marginal.middle(own, 'seconds_per_step'),
-                    pseudo_marginal.middle(own, 'ess_per_second'),
-                    pseudo_marginal.quartiles(run['ess_per_second'] for run in own),
+                    *pseudo_marginal.speed(own),
                 ]
             )
     return Table(
         title=f'Random effects, {settings["num_observations"]} observations',
         columns=[
-            *(*pseudo_marginal.COLUMNS, 'min ESS / estimate', 'ms / step'),
-            *('min ESS / s', 'quartiles'),
+            *(*pseudo_marginal.COLUMNS, 'min ESS / estimate', *pseudo_marginal.SPEED_COLUMNS),
         ],
         rows=rows,
         note=(

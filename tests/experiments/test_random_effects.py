@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.pseudo_marginal import published_inefficiency
+from experiments.pseudo_marginal import distance, published_inefficiency
 from experiments.targets.random_effects import TRUTH, random_effects
 
 NUM_OBSERVATIONS = 30
@@ -63,3 +63,13 @@ def test_interleaved_lanes_look_better_than_they_are(rng, num_lanes, low, high):
         lanes[step] = share * lanes[step - 1] + np.sqrt(1 - share**2) * noise
     draws = lanes.reshape(num_steps * num_lanes, 4, 1)
     assert low < published_inefficiency(draws) < high
+
+
+def test_distance_is_in_standard_errors_of_the_difference(rng):
+    """Of two sets of independent draws, of 4,000 and of 1,000, with one mean 0.2 apart."""
+    first, other = rng.normal(size=[1000, 4, 2]), rng.normal(size=[500, 2, 2])
+    first -= first.mean(axis=(0, 1))
+    other -= other.mean(axis=(0, 1))
+    other[..., 1] += 0.2
+    expected = 0.2 / np.sqrt(1 / 4000 + 1 / 1000)
+    np.testing.assert_allclose(distance(first, other), expected, rtol=0.1)

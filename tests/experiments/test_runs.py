@@ -16,6 +16,7 @@ from experiments.targets.posteriors import POSTERIORS, references
 core_step = importlib.import_module('experiments.jobs.core_step')
 pmmh = importlib.import_module('experiments.jobs.pmmh_random_effects')
 pmmh_higgs = importlib.import_module('experiments.jobs.pmmh_higgs')
+pictures = importlib.import_module('experiments.jobs.pmmh_pictures')
 volatility = importlib.import_module('experiments.jobs.pmmh_volatility')
 
 _SHORT = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8']
@@ -374,6 +375,32 @@ def test_pmmh_higgs(tmp_path, monkeypatch):
     assert many < few / 3
 
 
+def test_pmmh_higgs_compares_with_all_rows(rng):
+    """Draws with three times the spread, and a mean two standard deviations off."""
+    reference = rng.normal(size=[50, 2, 3])
+    reference = (reference - reference.mean(axis=(0, 1))) / reference.std(axis=(0, 1))
+    row = pmmh_higgs._row('difference', 'LS', 0.5, {}, 3 * reference + [0, 2, 0], reference)
+    assert row['relative_sd'] == pytest.approx(3)
+    assert row['max_error'] == pytest.approx(2)
+
+
+@pytest.mark.parametrize('method', ['bfgs', 'ls'])
+def test_pmmh_higgs_takes_matrices_from_the_states_before_the_last(method, rng):
+    first = np.eye(2)
+    states, scores = rng.normal(size=[2, 4, 9, 2])
+    values = rng.normal(size=[4, 9])
+
+    def matrices():
+        return pmmh_higgs._matrices(method, 5, states, scores, values, first)
+
+    before = matrices()
+    for last in (8, 3):  # the next state, and one beyond the memory
+        states[:, last] += 1
+        np.testing.assert_array_equal(matrices(), before)
+    states[:, 4] += 1
+    assert np.all(np.any(matrices() != before, axis=(-2, -1)))
+
+
 @pytest.mark.parametrize(
     ('setting', 'words'),
     [('data=lhc', 'data'), ('num_rows=7', '7 rows'), ('estimates=plain', 'estimates')],
@@ -396,6 +423,20 @@ def test_pmmh_pictures(tmp_path):
     assert few > many
     assert few > correlated_few
     assert [row[:2] for row in times['rows']] == [[6, 4], [5, 30]]
+
+
+def test_correlated_noise_smooths_the_line():
+    """On a line of a single place, where all that changes is the noise."""
+    settings = {
+        **{'line': [2.0, 2.0], 'line_places': 300, 'line_particles': 10, 'seed': 1},
+        'correlations': [0.0, 0.99],
+    }
+    line = pictures._along_a_line(pictures.leverage.simulated(20, 1), settings)
+    spreads = {name: np.std(line[name]) for name in ('independent', 'correlated')}
+    jumps = {name: np.std(np.diff(line[name])) for name in spreads}
+    assert jumps['independent'] > spreads['independent']
+    assert jumps['correlated'] < spreads['correlated'] / 2
+    assert spreads['correlated'] > spreads['independent'] / 3
 
 
 @pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS'])

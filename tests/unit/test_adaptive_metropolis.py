@@ -17,7 +17,10 @@ def log_density(x):
 
 @pytest.mark.parametrize('rao_blackwell', [False, True])
 def test_what_moments_are_learned_from(rao_blackwell):
-    """From new states, or from proposals and old states weighted by the chance of each."""
+    """From new states, or from proposals and old states weighted by the chance of each.
+
+    The gain is a function of t = 1, 2, ...
+    """
     proposed = []
 
     def log_prob(x):
@@ -25,7 +28,7 @@ def test_what_moments_are_learned_from(rao_blackwell):
         return -tf.reduce_sum(tf.square(x) * tf.constant(PRECISIONS, x.dtype), axis=-1)
 
     kernel = tfpa.AdaptiveMetropolis(
-        log_prob, 100, rao_blackwell, adapt_scale=False, gain=0.1, step_size=0.4
+        log_prob, 100, rao_blackwell, adapt_scale=False, gain=lambda t: 0.1 + t / 100, step_size=0.4
     )
     state = tf.constant([[0.3, 0.1], [1.0, -0.5], [-2.0, 0.4]], tf.float64)
     results = kernel.bootstrap_results(state)
@@ -41,7 +44,7 @@ def test_what_moments_are_learned_from(rao_blackwell):
         if rao_blackwell:
             rows = np.concatenate([proposed[-1], before])
             weights = np.concatenate([accept_prob, 1 - accept_prob])
-        mean, covariance = recursion(mean, covariance, rows, weights, 0.1)
+        mean, covariance = recursion(mean, covariance, rows, weights, 0.1 + (step + 1) / 100)
         learned = results.adaptation.optimizer.covariance
         np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
         np.testing.assert_allclose(learned_covariance.covariance(learned), covariance, rtol=1e-9)

@@ -43,8 +43,8 @@ def subsampling(
     the noise is sorted first nearly the same rows are drawn again and again. Its chain has the
     posterior of about n rows, wider by sqrt(r), as its law.
 
-    Memory: D^2 numbers for the control variates, whose derivatives are taken along theta - theta*,
-    and only of the rows that are drawn.
+    Cost: the n rows that are drawn at theta, and at theta* with two derivatives along theta -
+    theta*. Memory: D^2 numbers, and n D of each chain while it is estimated.
 
     Args:
       log_prob_fn: (rows, structure of tensors [*batch, n, ...], *parts [*batch, *event]) -> log-
