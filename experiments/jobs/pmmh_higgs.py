@@ -223,7 +223,8 @@ def _chains_table(runs, settings) -> Table:
             'errors of the difference, the largest of all coordinates and seeds. Error / sd: of '
             'the means, in standard deviations of the posterior of all rows. sd / exact: standard '
             'deviations beside theirs, mean over coordinates. All rows: `tfpa.sample` '
-            'with nothing tuned on the exact density; a gradient counts as an estimate.'
+            'with nothing tuned on the exact density; a gradient counts as an estimate, and a '
+            'step is a draw, which may take several.'
         ),
     )
 
