@@ -3,7 +3,8 @@
 A `text` block right after a `python` block shows what the block prints, and after that a line
 'SamplingWarning: ...' for each warning of `sample`. Draws differ a little between machines, so a
 shown number stands for a range: whole numbers are exact, others hold to two units of their last
-digit, and those of a summary to their Monte Carlo errors. `...` stands for anything.
+digit, and those of a summary to their Monte Carlo errors. `...` stands for anything; alone on the
+first or the last line also for nothing.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 _FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _NUMBER = r'[-+]?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?'
 _TABLE = re.compile(r'^ +mean +mcse +sd .* ess +ess_sq +rhat\n(?:\S.*\n?)+', re.MULTILINE)
-_ANYTHING = {'...': '.*?', '... ': '(?:.*? )?'}
+_ANYTHING = {'...': '.*?', '... ': '(?:.*? )?', ' ...': '(?: .*)?'}
 _STANDARD_ERRORS = 5.0
 _QUANTILE_FACTOR = 3.0
 _ESS_FACTOR = 3.0
@@ -99,7 +100,7 @@ def disagreement(shown, printed):
         ' '.join(_TABLE.sub('(summary)', text).split()) for text in (shown, printed)
     )
     pattern, numbers = '', []
-    for piece in re.split(rf'(^\.\.\. |{_NUMBER}|\.\.\.)', shown):
+    for piece in re.split(rf'(^\.\.\. | \.\.\.$|{_NUMBER}|\.\.\.)', shown):
         if re.fullmatch(_NUMBER, piece):
             pattern += f'({_NUMBER})'
             numbers.append(piece)
