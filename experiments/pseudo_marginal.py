@@ -201,11 +201,12 @@ NOTE = (
 """On `COLUMNS` and on efficiency."""
 
 
-def cells(correlation: float, name: str, own: list[dict[str, Any]]) -> list[Any]:
+def cells(correlation: float | None, name: str, own: list[dict[str, Any]]) -> list[Any]:
     """The first cells of a row, over the runs of one proposal: as in `COLUMNS`."""
     errors = [run['max_z'] for run in own if run['max_z'] is not None]
     return [
-        *(f'{correlation:g}', name, middle(own, 'acceptance'), middle(own, 'variance')),
+        *('-' if correlation is None else f'{correlation:g}', name),
+        *(middle(own, 'acceptance'), middle(own, 'variance')),
         *(middle(own, 'inefficiency'), middle(own, 'published_inefficiency')),
         *(f'{max(run["max_rhat"] for run in own):.3f}', max(errors) if errors else None),
     ]

@@ -9,9 +9,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import optional, programs, tfp_filter
-from experiments.config import Config
+from experiments import optional, programs
+from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
+from experiments.pmmh_peers import PEERS
 from experiments.tables import Table
 from experiments.targets import leverage
 from tfp_adaptive.internal import random
@@ -22,9 +23,16 @@ _ACCEPTANCE_KEYS = ('num_particles', 'acceptance', 'variance')
 
 
 def pmmh_pictures(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
-    """Measures on volatility with leverage, and draws four panels."""
+    """Measures on volatility with leverage, and draws four panels.
+
+    Raises:
+      ConfigError: for an unknown peer.
+    """
     del progress
     settings = config.settings
+    unknown = set(settings['peers']) - set(PEERS)
+    if unknown:
+        raise ConfigError(f'peers={",".join(sorted(unknown))}: there are {", ".join(PEERS)}.')
     data = leverage.simulated(settings['num_observations'], settings['seed'])
     line = _along_a_line(data, settings)
     accepted = [
@@ -97,39 +105,41 @@ def _acceptance(data, num_particles, correlation, settings) -> dict[str, Any]:
 
 
 def _times(num_observations, num_particles, settings) -> dict[str, Any]:
-    """Seconds of one estimate for all chains, by this package's filter and by TFP's."""
+    """Seconds of one estimate for all chains, by this package's filter and by those of others."""
     data = leverage.simulated(num_observations, settings['seed'])
-    num_chains = settings['num_chains']
-    theta = tf.constant(np.tile(np.array(leverage.TRUTH, np.float32), [num_chains, 1]))
-    estimator = tfpa.estimators.particle_filter(
-        leverage.initial,
-        leverage.transition,
-        leverage.observation_log_prob,
-        data,
-        num_particles,
-    )
+    theta = np.tile(np.array(leverage.TRUTH, np.float32), [settings['num_chains'], 1])
+    estimates = {
+        name: _own_filter(data, num_particles, sort)
+        for name, sort in (('sorted', True), ('not sorted', False))
+    }
+    for name in settings['peers']:
+        estimates[name] = PEERS[name](data, num_particles).log_likelihood
+    return {
+        'num_observations': num_observations,
+        'num_particles': num_particles,
+        'seconds': {name: _least_seconds(own, theta) for name, own in estimates.items()},
+    }
 
-    def ours(theta, seed):
+
+def _own_filter(data, num_particles, sort):
+    """As a peer's `log_likelihood`."""
+    estimator = leverage.leverage(data, num_particles, sort=sort).estimator
+
+    @tf.function(jit_compile=programs.JIT_COMPILE)
+    def compiled(theta, seed):
         # the kernels' own normals: TensorFlow's would take longer than the filter
-        noise = random.normal([num_chains, estimator.noise_size], seed, theta.dtype)
+        noise = random.normal([theta.shape[0], estimator.noise_size], seed, theta.dtype)
         return estimator.log_likelihood(noise, theta)
 
-    def peer(theta, seed):
-        return tfp_filter.log_likelihood(data, theta, num_particles, seed)
-
-    case: dict[str, Any] = {'num_observations': num_observations, 'num_particles': num_particles}
-    for name, function in (('seconds', ours), ('peer_seconds', peer)):
-        compiled = tf.function(function, jit_compile=programs.JIT_COMPILE)
-        case[name] = _least_seconds(compiled, theta)
-    return case
+    return lambda theta, seed: compiled(tf.constant(theta), tf.constant([seed, 0])).numpy()
 
 
-def _least_seconds(compiled, theta) -> float:
-    compiled(theta, tf.constant([0, 0])).numpy()  # compiles
+def _least_seconds(log_likelihood, theta) -> float:
+    log_likelihood(theta, 0)  # compiles
     seconds = []
     for repeat in range(_REPEATS):
         begin = time.perf_counter()
-        compiled(theta, tf.constant([0, repeat])).numpy()
+        log_likelihood(theta, repeat)
         seconds.append(time.perf_counter() - begin)
     return min(seconds)
 
@@ -146,26 +156,30 @@ def _acceptance_table(accepted) -> Table:
 
 
 def _times_table(cases, settings) -> Table:
+    names = list(cases[0]['seconds'])
     rows = []
     for case in cases:
         size = settings['num_chains'] * case['num_observations'] * case['num_particles']
-        own, peer = case['seconds'], case['peer_seconds']
+        seconds = [case['seconds'][name] for name in names]
         rows.append(
             [
-                *(case['num_observations'], case['num_particles'], 1e3 * own, 1e3 * peer),
-                *(size / own / 1e6, size / peer / 1e6),
+                *(case['num_observations'], case['num_particles']),
+                *(1e3 * own for own in seconds),
+                *(size / own / 1e6 for own in seconds),
             ]
         )
     return Table(
-        title='Time of one estimate',
+        title='Time of one estimate, ms, and particle moves a second, millions',
         columns=[
-            *('returns', 'particles', 'ms', 'ms, TFP filter', 'million particles / s'),
-            'million particles / s, TFP filter',
+            *('returns', 'particles'),
+            *(f'{name}, ms' for name in names),
+            *(f'{name}, M / s' for name in names),
         ],
         rows=rows,
         note=(
-            f'{settings["num_chains"]} chains, compiled, without the score, noise included; the '
-            f'least of {_REPEATS}. Particles / s: moves of one particle by one return.'
+            f'Sorted, not sorted: this package. {settings["num_chains"]} chains, without the '
+            f'score, noise included; the least of {_REPEATS}. All but particles are compiled. A '
+            'move is that of one particle by one return.'
         ),
     )
 
@@ -189,9 +203,9 @@ def _draw(line, accepted, by_size, by_length, path, dpi) -> None:
         (lengths, by_length, 'num_observations', 'returns'),
     ):
         counts = [case[key] for case in cases]
-        axes.plot(counts, [1e3 * case['seconds'] for case in cases], '-o', label='tfp_adaptive')
-        peer = [1e3 * case['peer_seconds'] for case in cases]
-        axes.plot(counts, peer, '--^', color='0.5', label='TFP filter')
+        for name in cases[0]['seconds']:
+            own = [1e3 * case['seconds'][name] for case in cases]
+            axes.plot(counts, own, '--^' if name in PEERS else '-o', label=name)
         axes.set(xscale='log', yscale='log', xlabel=label, ylabel='ms', title='One estimate')
         axes.set_xticks(counts, counts)
     acceptance.set_xticks(tried, tried)

@@ -48,13 +48,16 @@ class Leverage(NamedTuple):
     """[T]."""
 
 
-def leverage(data: np.ndarray, num_particles: int = 75, lag: int = 10) -> Leverage:
+def leverage(
+    data: np.ndarray, num_particles: int = 75, lag: int = 10, sort: bool = True
+) -> Leverage:
     """The model of some returns.
 
     Args:
       data: [T], in per cent.
       num_particles: N. Default 75.
       lag: of the smoothed score. Default 10.
+      sort: whether particles are sorted. Default `True`.
     """
     estimator = tfpa.estimators.particle_filter(
         initial,
@@ -65,6 +68,7 @@ def leverage(data: np.ndarray, num_particles: int = 75, lag: int = 10) -> Levera
         initial_log_prob_fn=initial_log_prob,
         transition_log_prob_fn=transition_log_prob,
         lag=lag,
+        sort=sort,
     )
     return Leverage(estimator, log_prior, data)
 
@@ -104,6 +108,28 @@ def log_prior(theta):
         - tf.square((rho + 0.5) / 0.2) / 2
     )
     return priors + psi + _log_slope(eta) + _log_slope(zeta)
+
+
+def joint_log_prob(data: np.ndarray, q: tf.Tensor) -> tf.Tensor:
+    """The exact log-density of the path and the parameters, without constants.
+
+    Args:
+      data: [T].
+      q: [*batch, T + 4]: x_0 .. x_{T-1}, then theta.
+
+    Returns:
+      [*batch].
+    """
+    path, theta = tf.split(q, [data.size, len(NAMES)], axis=-1)
+    series = tf.constant(data, q.dtype)
+    normal = tfp.distributions.Normal
+    loc, scale = transition_law(path[..., :-1], series[:-1], _columns(theta))
+    return (
+        log_prior(theta)
+        + initial_log_prob(path[..., :1, tf.newaxis], theta)[..., 0]
+        + tf.reduce_sum(normal(loc, scale).log_prob(path[..., 1:]), axis=-1)
+        + tf.reduce_sum(normal(tf.zeros([], q.dtype), tf.exp(path / 2)).log_prob(series), axis=-1)
+    )
 
 
 def initial(z, theta):

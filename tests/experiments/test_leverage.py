@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
-from experiments import tfp_filter
+from experiments import pseudo_marginal
+from experiments.pmmh_peers import PEERS
 from experiments.targets import leverage
 from tests.support.statistics import largest_z
 
@@ -55,34 +57,67 @@ def test_likelihood_and_score_of_the_filter(seed):
     assert np.all(np.abs(z) < largest_z(5)), z
 
 
-def test_likelihood_of_the_peer(seed):
-    theta = tf.constant(np.tile(THETA, [5000, 1]))
+def test_the_exact_density_term_by_term(rng):
+    path = rng.normal(size=[3, DATA.size])
+    theta = THETA + rng.normal(size=[3, 4]) / 4
+    expected = leverage.log_prior(tf.constant(theta)).numpy()
+    for row, (mu, eta, psi, zeta) in enumerate(theta):
+        phi, sigma, rho = np.tanh(eta), np.exp(psi), np.tanh(zeta)
+        for t, x in enumerate(path[row]):
+            expected[row] += np.log(normal(DATA[t], 0, np.exp(x / 2)))
+            loc, scale = mu, sigma / np.sqrt(1 - phi**2)
+            if t:
+                last = path[row, t - 1]
+                loc = mu + phi * (last - mu) + sigma * rho * np.exp(-last / 2) * DATA[t - 1]
+                scale = sigma * np.sqrt(1 - rho**2)
+            expected[row] += np.log(normal(x, loc, scale))
+    q = tf.constant(np.concatenate([path, theta], axis=-1))
+    np.testing.assert_allclose(leverage.joint_log_prob(DATA, q), expected, rtol=1e-10)
 
-    @tf.function(autograph=False)
-    def estimate(seed):
-        return tfp_filter.log_likelihood(DATA, theta, 40, seed)
 
-    value = estimate(tf.constant([seed, 1]))
-    ratio = np.exp(value - by_grid())
+_FILTERS = [
+    pytest.param('TFP', 5000),
+    pytest.param('BlackJAX', 5000, marks=pytest.mark.slow),
+    pytest.param('particles', 500, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(('name', 'size'), _FILTERS)
+def test_likelihood_of_the_peers(name, size, seed):
+    value = PEERS[name](DATA, 40).log_likelihood(np.tile(THETA, [size, 1]), seed)
+    ratio = np.exp(np.float64(value) - by_grid())
     assert abs(ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size)) < largest_z(1)
 
 
-def test_the_peer_resamples(seed):
-    """Its log-estimate is as noisy as ours; without resampling it has nine times the variance."""
-    data, num_particles = leverage.simulated(150, seed), 30
-    theta = tf.constant(np.tile(np.float32(leverage.TRUTH), [200, 1]))
+@pytest.mark.parametrize(('name', 'size'), _FILTERS)
+def test_the_peers_resample(name, size, seed):
+    """Their log-estimates are as noisy as ours; without resampling they have nine times the
+    variance.
+    """
+    data, num_particles, size = leverage.simulated(150, seed), 30, min(size, 200)
+    theta = np.tile(np.float32(leverage.TRUTH), [size, 1])
     estimator = leverage.leverage(data, num_particles).estimator
-    noise = tf.random.stateless_normal([200, estimator.noise_size], [seed, 2])
-    own = tf.function(estimator.log_likelihood, autograph=False)(noise, theta)
-    peer = tf.function(
-        lambda own: tfp_filter.log_likelihood(data, theta, num_particles, own), autograph=False
-    )(tf.constant([seed, 1]))
+    noise = tf.random.stateless_normal([size, estimator.noise_size], [seed, 2])
+    own = tf.function(estimator.log_likelihood, autograph=False)(noise, tf.constant(theta))
+    peer = PEERS[name](data, num_particles).log_likelihood(theta, seed)
     assert np.var(peer) < 3 * np.var(own)
+
+
+@pytest.mark.parametrize(('name', 'num_steps'), [('BlackJAX', 2500), ('particles', 800)])
+@pytest.mark.slow
+def test_random_walks_of_the_peers(name, num_steps, seed):
+    """They find the posterior that TFP's does."""
+    data, start = leverage.simulated(10, 1), np.tile(leverage.TRUTH, [4, 1])
+    factor = np.diag([0.7, 0.3, 0.7, 0.2])
+    states = [
+        np.float64(PEERS[own](data, 20).random_walk(start, factor, size, seed).states[200:])
+        for own, size in (('TFP', 2500), (name, num_steps))
+    ]
+    assert pseudo_marginal.distance(*states) < largest_z(4)
 
 
 def test_log_prior():
     """Of the published densities on their own scales, with numerical Jacobians."""
-    from scipy import stats
 
     def own(theta):
         return np.array([theta[0], np.tanh(theta[1]), np.exp(theta[2]), np.tanh(theta[3])])

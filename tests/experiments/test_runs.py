@@ -320,7 +320,7 @@ def test_pseudo_marginal_seeds_that_are_done_are_not_run_again(tmp_path, monkeyp
 
 _SHORT_LEVERAGE = [
     *('num_observations=4', 'num_particles=3', 'lag=2', 'memory=3', 'seeds=1', 'num_chains=2'),
-    *('num_results=24', 'correlations=0.5'),
+    *('num_results=24', 'correlations=0.5', 'exact_warmup_steps=100', 'exact_results=20'),
 ]
 
 
@@ -333,21 +333,21 @@ def _volatility(tmp_path, monkeypatch, *settings):
     return record['tables'][0]['rows'], record['runs']
 
 
-def test_pmmh_volatility(tmp_path, monkeypatch):
-    short = ['proposals=LS', 'num_warmup_steps=8', 'peer=false', 'data=sp500']
-    [row], [run] = _volatility(tmp_path, monkeypatch, *short)
-    assert row[:2] == ['0.5', 'LS']
-    assert row[7] is None
-    assert run['min_ess'] / run['ess_per_estimate'] == pytest.approx(2 * (1 + 24 * 2))
-
-
 @pytest.mark.slow
-def test_pmmh_volatility_beside_its_peer(tmp_path, monkeypatch):
-    rows, runs = _volatility(tmp_path, monkeypatch, 'proposals=pmMH0', 'num_warmup_steps=60')
-    assert [row[:2] for row in rows] == [['0', 'TFP filter'], ['0.5', 'pmMH0']]
-    peer, own = runs
-    assert peer['min_ess'] / peer['ess_per_estimate'] == pytest.approx(2 * 24)
-    assert own['max_z'] > 0
+def test_pmmh_volatility(tmp_path, monkeypatch):
+    short = [*('proposals=pmMH0,LS', 'num_warmup_steps=60', 'peer_results=24,24,12', 'data=sp500')]
+    rows, runs = _volatility(tmp_path, monkeypatch, *short)
+    names = ['TFP', 'BlackJAX', 'particles']
+    assert [row[:2] for row in rows] == [
+        ['-', 'exact density'],
+        *(['0', name] for name in names),
+        *(['0.5', name] for name in ('pmMH0', 'LS')),
+    ]
+    # a step of LS takes two estimates, and its start one
+    assert runs[2]['min_ess'] / runs[2]['ess_per_estimate'] == pytest.approx(2 * (1 + 24 * 2))
+    for run, size in zip(runs[-3:], (24, 24, 12), strict=True):
+        assert run['min_ess'] / run['ess_per_estimate'] == pytest.approx(2 * size)
+        assert run['max_z'] > 0
 
 
 def test_pmmh_higgs(tmp_path, monkeypatch):
@@ -414,7 +414,7 @@ def test_pmmh_higgs_refuses(tmp_path, capsys, setting, words):
 def test_pmmh_pictures(tmp_path):
     short = [
         *('num_observations=6', 'line_places=5', 'num_particles=2,30', 'num_results=60'),
-        *('timed_particles=4', 'timed_observations=5'),
+        *('timed_particles=4', 'timed_observations=5', 'peers=TFP'),
     ]
     folder, record = _run(tmp_path, 'pmmh_pictures', *short)
     assert (folder / 'estimates.png').stat().st_size > 10_000
@@ -439,7 +439,7 @@ def test_correlated_noise_smooths_the_line():
     assert spreads['correlated'] > spreads['independent'] / 3
 
 
-@pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS'])
+@pytest.mark.parametrize('setting', ['data=bitcoin', 'proposals=LS', 'peers=JAX', 'peer_results=3'])
 def test_pmmh_volatility_refuses(tmp_path, capsys, setting):
     arguments = ['run', 'pmmh_volatility', '--set', setting, '--output', str(tmp_path)]
     assert cli.main(arguments) == 2

@@ -91,26 +91,45 @@ def test_close_noises_make_close_estimates(seed):
     assert abs(np.corrcoef(first, far)[0, 1]) < 5 / np.sqrt(500)
 
 
-def test_systematic_resampling_against_its_slow_twin(seed):
+def slow_ancestors(x, weights, uniform):
+    """Of one cloud, level by level."""
+    order = np.argsort(x, kind='stable')
+    edges = np.cumsum(weights[order])
+    levels = (uniform + np.arange(x.size)) / x.size
+    return [order[next(m for m in range(x.size) if edges[m] >= level)] for level in levels]
+
+
+@pytest.mark.parametrize('sort', [True, False])
+@pytest.mark.parametrize('num_particles', [9, 70])
+def test_systematic_resampling_against_its_slow_twin(num_particles, sort, seed):
+    """Few particles are compared with each other, many are sorted."""
     from tfp_adaptive.estimators.particle_filter import _Cloud, resampled
 
     rng = np.random.default_rng(seed)
-    x, log_weights, v = (
-        rng.standard_normal([3, 2, 9, 2]),
-        rng.normal(size=[3, 2, 9]),
-        rng.random([3, 2]),
-    )
+    x = rng.standard_normal([3, 2, num_particles, 2])
+    # some first coordinates are the same
+    x[..., 0] = np.round(x[..., 0], 1)
+    log_weights, v = rng.normal(size=[3, 2, num_particles]), rng.random([3, 2])
     cloud = _Cloud(tf.constant(x), tf.constant(log_weights), tf.constant(x))
-    result, _, carried = resampled(cloud, tf.constant(v))
+    result, _, carried = resampled(cloud, tf.constant(v), sort)
     np.testing.assert_array_equal(carried, result)
+    weights = np.exp(log_weights) / np.exp(log_weights).sum(axis=-1, keepdims=True)
     for index in np.ndindex(3, 2):
-        order = np.argsort(x[index][:, 0])
-        weights = np.exp(log_weights[index][order])
-        edges = np.cumsum(weights / weights.sum())
-        for j in range(9):
-            level = (v[index] + j) / 9
-            m = next(m for m in range(9) if edges[m] >= level)
-            np.testing.assert_array_equal(result[index][j], x[index][order[m]])
+        key = x[index][:, 0] if sort else np.arange(num_particles)
+        ancestors = slow_ancestors(key, weights[index], v[index])
+        np.testing.assert_array_equal(result[index], x[index][ancestors])
+
+
+def test_a_last_level_that_rounding_lifts_above_all_weights():
+    """The sum of ten times 0.1 in float32 may miss the level: the last particle is its ancestor."""
+    from tfp_adaptive.estimators.particle_filter import ancestors_by_counting, ancestors_by_sorting
+
+    x = tf.constant(np.arange(10)[::-1].copy(), tf.float32)
+    weights, uniform = tf.fill([10], np.float32(0.09999)), tf.constant(np.float32(1 - 1e-7))
+    for find in (ancestors_by_counting, ancestors_by_sorting):
+        ancestors = find(x, weights, uniform)
+        assert ancestors[-1] == 0, find
+        np.testing.assert_array_equal(np.sort(ancestors)[::-1], ancestors)
 
 
 @pytest.mark.parametrize('batch', [[], [3]])

@@ -1,38 +1,45 @@
-"""Stochastic volatility with leverage by TFP's own particle filter, in a random walk by hand."""
+"""`tfp.experimental.mcmc.particle_filter`, compiled by XLA, in a random walk by hand."""
 
-from typing import NamedTuple
+import functools
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from experiments import programs
+from experiments.pmmh_peers.base import Peer, Walk
 from experiments.targets import leverage
 
 _RESAMPLE = tfp.experimental.mcmc.resample_systematic
 
 
-class Chain(NamedTuple):
-    """What the random walk leaves behind."""
-
-    states: tf.Tensor
-    """[num_results, C, 4]."""
-    is_accepted: tf.Tensor
-    """[num_results, C]."""
-
-
-def log_likelihood(data: np.ndarray, theta: tf.Tensor, num_particles: int, seed) -> tf.Tensor:
-    """The log-estimate of a bootstrap filter that resamples at every step.
+def tfp_filter(data: np.ndarray, num_particles: int) -> Peer:
+    """A bootstrap filter that resamples at every step.
 
     Args:
       data: [T].
-      theta: [C, 4].
       num_particles: N.
-      seed: [2].
-
-    Returns:
-      [C].
     """
+
+    @tf.function(jit_compile=programs.JIT_COMPILE, autograph=False)
+    def compiled(theta, seed):
+        return _log_likelihood(data, theta, num_particles, seed)
+
+    @functools.cache
+    def chain(num_steps):
+        return _chain(data, num_particles, num_steps)
+
+    def log_likelihood(theta, seed):
+        return compiled(tf.constant(theta, tf.float32), tf.constant([seed, 0])).numpy()
+
+    def random_walk(start, factor, num_steps, seed):
+        start, factor = (tf.constant(value, tf.float32) for value in (start, factor))
+        return Walk(*(x.numpy() for x in chain(num_steps)(start, factor, tf.constant([seed, 1]))))
+
+    return Peer(log_likelihood, random_walk)
+
+
+def _log_likelihood(data, theta, num_particles, seed):
     parameters = leverage.constrain(theta)
     mu, phi, sigma, _ = parameters
     series = tf.constant(data, theta.dtype)
@@ -54,30 +61,18 @@ def log_likelihood(data: np.ndarray, theta: tf.Tensor, num_particles: int, seed)
     )
 
 
-def random_walk(data, num_particles, factor, num_warmup_steps, num_results):
-    """A compiled function (start [C, 4], seed [2]) -> `Chain`.
-
-    Args:
-      data: [T].
-      num_particles: N.
-      factor: [4, 4], of the covariance of a move.
-      num_warmup_steps: that are dropped.
-      num_results: N.
-    """
+def _chain(data, num_particles, num_steps):
+    def log_prob(theta, seed):
+        estimate = _log_likelihood(data, theta, num_particles, seed)
+        return estimate + leverage.log_prior(theta)
 
     @tf.function(jit_compile=programs.JIT_COMPILE, autograph=False)
-    def chain(start, seed):
-        scale = tf.constant(factor, start.dtype)
-
-        def log_prob(theta, seed):
-            estimate = log_likelihood(data, theta, num_particles, seed)
-            return estimate + leverage.log_prior(theta)
-
+    def chain(start, factor, seed):
         def step(last, seed):
             theta, value, _ = last
             noise_seed, filter_seed, accept_seed = tf.unstack(tfp.random.split_seed(seed, 3))
             noise = tf.random.stateless_normal(tf.shape(theta), noise_seed, dtype=theta.dtype)
-            new = theta + tf.linalg.matvec(scale, noise)
+            new = theta + tf.linalg.matvec(factor, noise)
             new_value = log_prob(new, filter_seed)
             uniform = tf.random.stateless_uniform(tf.shape(value), accept_seed, dtype=value.dtype)
             # of a value that is not a number, too: not accepted
@@ -85,12 +80,10 @@ def random_walk(data, num_particles, factor, num_warmup_steps, num_results):
             theta = tf.where(is_accepted[:, tf.newaxis], new, theta)
             return theta, tf.where(is_accepted, new_value, value), is_accepted
 
-        seeds = tfp.random.split_seed(seed, 1 + num_warmup_steps + num_results)
-        seeds = tf.ensure_shape(seeds, [1 + num_warmup_steps + num_results, 2])
+        seeds = tf.ensure_shape(tfp.random.split_seed(seed, 1 + num_steps), [1 + num_steps, 2])
         value = log_prob(start, seeds[0])
         first = start, value, tf.zeros_like(value, tf.bool)
-        middle = tf.foldl(step, seeds[1 : 1 + num_warmup_steps], initializer=first)
-        states, _, is_accepted = tf.scan(step, seeds[1 + num_warmup_steps :], initializer=middle)
-        return Chain(states, is_accepted)
+        states, _, is_accepted = tf.scan(step, seeds[1:], initializer=first)
+        return states, is_accepted
 
     return chain
