@@ -122,7 +122,7 @@ def test_systematic_resampling_against_its_slow_twin(num_particles, sort, seed):
 
 def test_a_last_level_that_rounding_lifts_above_all_weights():
     """The sum of ten times 0.1 in float32 may miss the level: the last particle is its ancestor."""
-    from tfp_adaptive.estimators.particle_filter import ancestors_by_counting, ancestors_by_sorting
+    from tfp_adaptive.estimators.resampling import ancestors_by_counting, ancestors_by_sorting
 
     x = tf.constant(np.arange(10)[::-1].copy(), tf.float32)
     weights, uniform = tf.fill([10], np.float32(0.09999)), tf.constant(np.float32(1 - 1e-7))
