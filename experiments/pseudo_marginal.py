@@ -13,7 +13,7 @@ import tfp_adaptive as tfpa
 from experiments import effective_size
 from experiments.benchmark import fresh_process
 from experiments.config import ConfigError
-from experiments.tables import spread
+from experiments.tables import rhat, spread
 
 _PROPOSALS: dict[str, Callable[[int], Any]] = {
     'pmMH0': lambda memory: tfpa.proposals.random_walk(),
@@ -208,7 +208,7 @@ def cells(correlation: float | None, name: str, own: list[dict[str, Any]]) -> li
         *('-' if correlation is None else f'{correlation:g}', name),
         *(middle(own, 'acceptance'), middle(own, 'variance')),
         *(middle(own, 'inefficiency'), middle(own, 'published_inefficiency')),
-        *(f'{max(run["max_rhat"] for run in own):.3f}', max(errors) if errors else None),
+        *(rhat(max(run['max_rhat'] for run in own)), max(errors) if errors else None),
     ]
 
 

@@ -42,9 +42,10 @@ def goal(limit: float, *values: float) -> str:
     return show(limit) + (': missed' if max(values) > limit else '')
 
 
-def rhat(value: float, bound: float) -> str:
+def rhat(value: float, bound: float = math.inf) -> str:
     """A cell of an R-hat, which says so where it is above the `bound` for chains that agree."""
-    return f'{value:.3f}' + ('' if value <= bound else f': above {bound}, not converged')
+    text = f'{value:.3f}' if value < 100 else f'{value:.3g}'  # chains that never moved: 1e14
+    return text + ('' if value <= bound else f': above {bound}, not converged')
 
 
 def show(cell: Cell) -> str:

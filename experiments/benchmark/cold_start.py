@@ -16,7 +16,7 @@ from experiments.benchmark.section import Section
 from experiments.config import Config, ConfigError
 from experiments.errors import ExperimentError
 from experiments.optional import MissingPackageError
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 
 OURS = '`sample`'
 _PARTS = ('imports', 'compile', 'warmup', 'draws')
@@ -140,7 +140,7 @@ def _row(found) -> list[Any]:
     parts = [statistics.median(run[part] for run in found['first']) for part in _PARTS]
     return [
         *(*row, *parts, _in_all(found['first']), _in_all(found['again'])),
-        f'{max(run["max_rhat"] for run in found["first"]):.3f}',
+        rhat(max(run['max_rhat'] for run in found['first'])),
     ]
 
 

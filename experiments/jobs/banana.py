@@ -13,7 +13,7 @@ import tfp_adaptive as tfpa
 from experiments import programs, targets, timed
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 
 _HMC_ACCEPTANCE, _NUTS_ACCEPTANCE = 0.65, 0.8
 _FIRST_STEP_SIZE = 0.1
@@ -121,7 +121,7 @@ def _row(sampler: _Sampler, figures: list[dict[str, Any]]) -> list[Any]:
         over_seeds('ess_per_gradient', np.min),
         over_seeds('ess_per_gradient_in_all'),
         over_seeds('ess_per_second'),
-        f'{over_seeds("max_rhat", np.max):.3f}',
+        rhat(over_seeds('max_rhat', np.max)),
         over_seeds('accept_rate'),
         f'{over_seeds("num_warmup_gradients"):,.0f} + {products:,.0f}',
         over_seeds('num_gradients'),

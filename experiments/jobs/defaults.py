@@ -7,7 +7,7 @@ import numpy as np
 from experiments import samplers, targets
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome, as_run
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS, default_kernel
 
 
@@ -61,7 +61,7 @@ def _row(length, performances):
         length,
         *ratios,
         float(np.median(ratios)),
-        f'{max(p.max_rhat for p in performances):.3f}',
+        rhat(max(p.max_rhat for p in performances)),
         float(np.mean([p.accept_prob for p in performances])),
         first.num_warmup_gradients + 2 * first.num_warmup_hessian_vector_products,
     ]

@@ -11,7 +11,7 @@ import tfp_adaptive as tfpa
 from experiments import effective_size, programs, published, targets
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
-from experiments.tables import Table, show
+from experiments.tables import Table, rhat, show
 
 _HEADINGS = ('acceptance', 'min ESS', 'median ESS', 'max ESS', 'final beta')
 
@@ -170,7 +170,7 @@ def _efficiency_row(label, method, setting, figures) -> list[Any]:
         setting.name,
         f'{setting.num_chains} x {setting.num_warmup_steps} + {setting.num_results}',
         mean('accept_rate'),
-        f'{max(figure["max_rhat"] for figure in figures):.3f}',
+        rhat(max(figure['max_rhat'] for figure in figures)),
         mean('ess_per_evaluation'),
         min(figure['ess_per_evaluation'] for figure in figures),
         mean('ess_per_evaluation_in_all'),

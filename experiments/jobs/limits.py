@@ -9,7 +9,7 @@ import tfp_adaptive as tfpa
 from experiments import figures, samplers, targets
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome, as_run
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 from experiments.targets import hard
 
 _FIGURE = 'limits.png'
@@ -60,7 +60,7 @@ def _row(label, target, runs, performances):
         _range([draws.mean() for draws in first]),
         f'{target.reference.sd[0]:.2f}',
         _range([draws.std() for draws in first]),
-        f'{max(p.max_rhat for p in performances):.3f}',
+        rhat(max(p.max_rhat for p in performances)),
         float(np.median([p.ess_per_gradient for p in performances])),
         float(np.mean([p.accept_prob for p in performances])),
         int(sum(p.num_divergences for p in performances)),

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from experiments.metrics import Performance
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _row(p: Performance) -> list[Any]:
         p.ess_per_second,
         p.min_ess,
         p.median_ess,
-        f'{p.max_rhat:.3f}',
+        rhat(p.max_rhat),
         p.accept_prob,
         p.num_divergences,
         f'{p.num_chains} x {p.num_results}',

@@ -16,7 +16,7 @@ from experiments.benchmark import peers_tfp
 from experiments.benchmark.sampling import Problem
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome
-from experiments.tables import Table
+from experiments.tables import Table, rhat
 from experiments.targets import Target
 from experiments.targets.posteriors import POSTERIORS, references, uniform_start
 
@@ -226,7 +226,7 @@ def _row(label, target, width, sampler, found):
         values = [one[key] for one in found if one.get(key) is not None]
         return float(np.median(values)) if values else None
 
-    rhat, error = middle('max_rhat'), middle('largest_error')
+    max_rhat, error = middle('max_rhat'), middle('largest_error')
     return [
         label,
         target.event_size,
@@ -234,7 +234,7 @@ def _row(label, target, width, sampler, found):
         sampler,
         ', '.join(one['verdict'] for one in found),
         _count_of_warned(found),
-        None if rhat is None else f'{rhat:.3f}',
+        None if max_rhat is None else rhat(max_rhat),
         None if error is None else f'{error:.3f}',
         middle('min_ess'),
         middle('ess_per_gradient'),
