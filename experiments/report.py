@@ -11,6 +11,9 @@ from experiments.tables import to_markdown
 FILE_NAME = 'report.md'
 
 _TITLE = '# Experiments\n'
+_FIRST = 'What four papers claim and what runs here say of it; then the tables of the runs.\n'
+_PAPERS = pathlib.Path(__file__).parent / 'papers'
+_PAGE = '[docs/results.md](../../../docs/results.md)'
 
 
 def write(folder: pathlib.Path) -> pathlib.Path:
@@ -28,7 +31,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
 def update(folder: pathlib.Path, page: pathlib.Path) -> pathlib.Path:
     """Puts the sections of all records into `page` and leaves the other sections as they are.
 
-    Figures are copied beside the page.
+    The page begins with the claims of the papers, as they are now. Figures are copied beside it.
 
     Args:
       folder: of the records.
@@ -44,8 +47,20 @@ def update(folder: pathlib.Path, page: pathlib.Path) -> pathlib.Path:
         sections[record.run_name] = _section(record, pathlib.Path())
         for name in record.figures:
             shutil.copy(folder / record.run_name / name, page.parent / name)
-    page.write_text('\n'.join([_TITLE, *(sections[name] for name in sorted(sections))]))
+    page.write_text('\n'.join([head(), *(sections[name] for name in sorted(sections))]))
     return page
+
+
+def head() -> str:
+    """What a page begins with: each paper's claims, from its folder."""
+    readmes = sorted(_PAPERS.glob('*/README.md'))
+    return '\n'.join([_TITLE, _FIRST, *(_claims(path.read_text()) for path in readmes)])
+
+
+def _claims(text: str) -> str:
+    """A paper's page as a part of this one: it has no headings of the second level."""
+    text = text.replace(_PAGE, 'the sections of runs below')
+    return re.sub(r'^#', '###', text, flags=re.MULTILINE)
 
 
 def _sections(text: str) -> dict[str, str]:

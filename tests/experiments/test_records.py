@@ -1,6 +1,7 @@
 """Records survive the round trip through JSON, and the report shows what they hold."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
     records.write(record, folder / record.run_name)
     (folder / record.run_name / 'figure.png').write_text('a picture')
     report.update(folder, page)
-    assert page.read_text() == report.write(folder).read_text().replace('gaussian-seed=3/', '')
+    written = report.write(folder).read_text().replace('gaussian-seed=3/', '')
+    assert page.read_text() == written.replace('# Experiments\n', report.head(), 1)
     assert (page.parent / 'figure.png').read_text() == 'a picture'
 
     old = page.read_text().replace('gaussian-seed=3', 'another').replace('0.123', '0.456')
@@ -61,6 +63,14 @@ def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
     assert both.count('0.123') == both.count('0.456') == 1
     report.update(folder, page)
     assert page.read_text() == both
+
+
+def test_the_committed_page_leads_with_the_claims_as_they_are_now():
+    """If this fails: python -m experiments report --into docs/results.md, with any results."""
+    page = pathlib.Path(__file__).parents[2] / 'docs' / 'results.md'
+    head, claims = report.head(), '| claim |'
+    assert page.read_text().startswith(head)
+    assert head.count(claims) == 4
 
 
 def test_what_is_no_record_is_named(tmp_path):
