@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.statistics import largest_z, moment_z_scores
-from tfp_adaptive.sampling.running import phases, thinning
+from tfp_adaptive.sampling.running import thinning
 
 tfd, tfmc = tfp.distributions, tfp.mcmc
 
@@ -202,9 +202,39 @@ def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
 
 def test_steps_that_did_not_help_do_not_become_more(monkeypatch):
     missing = iter([10.0, 6.0, 1.0])
-    monkeypatch.setattr(phases, 'shortfall', lambda figures, num_draws: next(missing))
+    monkeypatch.setattr(thinning, 'shortfall', lambda *arguments: next(missing))
     found = run(kernel=make_hmc, num_results=20)
     assert 'one every 16 steps' in found.stop_reason
+
+
+def funnel(q):
+    """Of nine unknowns whose log-scale is normal with deviation 3."""
+    axis, others = q[..., 0], q[..., 1:]
+    terms = tf.reduce_sum((others * tf.exp(-axis / 2)[..., tf.newaxis]) ** 2, axis=-1)
+    return -(axis**2) / 18 - terms / 2 - others.shape[-1] * axis / 2
+
+
+def test_chains_that_stay_at_one_point_try_rejected_moves_again(tmp_path, monkeypatch):
+    """One step does not suit all places of a funnel; the run can be interrupted there, too."""
+    monkeypatch.setattr(thinning, 'MAX_DELAYED_STEPS_PER_DRAW', 8)
+    settings = {'initial_state': tf.zeros([10]), 'num_chains': 10, 'num_results': 500}
+    settings['num_warmup_steps'] = 300
+    first = run(funnel, num_steps_between_results=0, **settings)
+    assert not first.is_delayed
+    path = tmp_path / 'run.npz'
+    found = run(funnel, checkpoint=path, **settings)
+    assert found.is_delayed
+    assert re.search(r'one every \d+ steps with delayed rejection\.', found.stop_reason)
+    # three for each step of these draws, and those of the first draws
+    assert found.diagnostics.num_sampling_gradients == 3 * 500 * 8 + 500 + 1
+    assert found.diagnostics.max_rhat < first.diagnostics.max_rhat
+    assert not any('too timid' in concern for concern in found.warnings)
+    again = run(funnel, checkpoint=path, **settings)
+    assert_identical(again.states, found.states)
+    assert again.is_delayed
+    # the kernel that made the draws is the one to go on with
+    own = run(funnel, kernel=tfpa.GradientAdaptiveMALA, **settings)
+    assert not own.is_delayed
 
 
 def test_many_dimensions_take_two_leapfrog_steps():

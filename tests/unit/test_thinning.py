@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tfp_adaptive.sampling.running.thinning import shortfall, steps_per_draw
+from tfp_adaptive.sampling.running.thinning import are_stuck, shortfall, steps_per_draw
 
 NUM_CHAINS = 10
 
@@ -24,7 +24,8 @@ def missing(ess, rhat, ess_of_squares=1e4, num_draws=2000):
         (100, 1.0, 4),
         (100, 1.1, 10),  # by R-hat
         (1, 1.5, 400),
-        (1, 2.5, 1),  # chains that never meet
+        (1, 2.5, 400),
+        (1, 5.5, 1),  # chains that never meet
         (np.nan, 1.0, 1),
         (100, np.nan, 4),  # a constant has none
     ],
@@ -41,6 +42,24 @@ def test_short_runs_of_chains_that_mix_are_left_alone():
     """Ten chains of 50 draws cannot have 400 effective ones; 25 are 5 % of them."""
     assert missing(25, 1.2, num_draws=50) == 1
     assert missing(24, 1.2, num_draws=50) == pytest.approx(20)
+
+
+def test_chains_in_places_of_their_own_may_be_given_more():
+    figures = {'a': np.array([1.0])}, {'a': np.array([1.0])}, {'a': np.array([7.0])}
+    assert shortfall(figures, 20_000) == 1
+    assert shortfall(figures, 20_000, math.inf) == pytest.approx(600)
+
+
+def test_a_long_stay(rng):
+    """Of one chain of three, in all coordinates."""
+    draws = {'a': rng.normal(size=[200, 3]), 'b': rng.normal(size=[200, 3, 2])}
+    assert not are_stuck(draws, 1)
+    draws['a'][100:160, 1] = draws['a'][100, 1]
+    assert not are_stuck(draws, 1)
+    draws['b'][100:149, 1] = draws['b'][100, 1]
+    assert not are_stuck(draws, 1)
+    draws['b'][100:150, 1] = draws['b'][100, 1]
+    assert are_stuck(draws, 1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,15 @@ import tensorflow as tf
 from tfp_adaptive.internal import chains, random
 from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.internal.numbers import check_number
-from tfp_adaptive.typing import ChainState, Move, Pairs, Proposal, Tensor
+from tfp_adaptive.typing import (
+    ChainState,
+    LinearMap,
+    LogDensity,
+    Move,
+    Pairs,
+    Proposal,
+    Tensor,
+)
 
 
 class LeapfrogNoise(NamedTuple):
@@ -78,9 +86,7 @@ def leapfrog(
     """
     lengths = _check_lengths(num_leapfrog_steps)
     is_random = len(set(lengths)) > 1
-    check_number('momentum_refreshment', momentum_refreshment)
-    if not 0 < momentum_refreshment <= 1:
-        raise ValueError(f'`momentum_refreshment` must lie in (0, 1]; got {momentum_refreshment}.')
+    check_refreshment(momentum_refreshment)
 
     def draw(seed, num_chains, event_size, dtype):
         if not is_random:
@@ -92,10 +98,8 @@ def leapfrog(
 
     def propose(target, factor, state, noise):
         velocity, num_steps = noise if is_random else (noise, lengths[0])
-        if momentum_refreshment < 1:
-            kept = (1 - momentum_refreshment) ** 0.5
-            velocity = kept * state.velocity + momentum_refreshment**0.5 * velocity
-        return _move(target, factor, state, velocity, num_steps, max(lengths))
+        velocity = refreshed(state, velocity, momentum_refreshment)
+        return move_from(target, factor, state, velocity, num_steps, max(lengths))
 
     return Proposal(
         stable_fraction=1 / max(*lengths, 2),
@@ -121,6 +125,30 @@ def _check_lengths(num_leapfrog_steps) -> tuple[int, ...]:
     return tuple(int(length) for length in lengths)
 
 
+def check_refreshment(momentum_refreshment: float) -> None:
+    """Refuses what is no share of a variance.
+
+    Raises:
+      ValueError: if it does not lie in (0, 1].
+    """
+    check_number('momentum_refreshment', momentum_refreshment)
+    if not 0 < momentum_refreshment <= 1:
+        raise ValueError(f'`momentum_refreshment` must lie in (0, 1]; got {momentum_refreshment}.')
+
+
+def refreshed(state: ChainState, normal: Tensor, momentum_refreshment: float) -> Tensor:
+    """The velocity [C, D] that a move begins with.
+
+    Args:
+      state: with the velocity of the last move, where part of it is kept.
+      normal: [C, D] standard normal.
+      momentum_refreshment: share of the variance that is drawn anew.
+    """
+    if momentum_refreshment == 1:
+        return normal
+    return (1 - momentum_refreshment) ** 0.5 * state.velocity + momentum_refreshment**0.5 * normal
+
+
 def _sequence_limit(max_steps) -> int:
     """Size of a target up to which `internal.in_sequence` saves time.
 
@@ -134,8 +162,24 @@ def _sequence_limit(max_steps) -> int:
     return 2**11 if max_steps > _MAX_UNROLLED_STEPS else 0
 
 
-def _move(target, factor, state, start, num_steps, max_steps) -> Move:
-    """The move from velocity `start`; `num_steps` is an int, or a tensor of at most `max_steps`."""
+def move_from(
+    target: LogDensity,
+    factor: LinearMap,
+    state: ChainState,
+    start: Tensor,
+    num_steps: int | Tensor,
+    max_steps: int,
+) -> Move:
+    """The move from a given velocity.
+
+    Args:
+      target: on packed positions.
+      factor: F.
+      state: of the chains.
+      start: [C, D], the velocity.
+      num_steps: L, an int or a tensor.
+      max_steps: the most that it can be.
+    """
     position, score = in_sequence(
         start[:, 0],
         (state.position, state.score),

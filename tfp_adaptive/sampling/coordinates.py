@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+_BLOCK_BYTES = 2**26
+
 
 def part_names(structure: Any, names: Sequence[str] | None = None) -> list[str]:
     """One name for every part of a structure, in the order of `tf.nest.flatten`.
@@ -80,3 +82,13 @@ def as_matrix(draws: Any, batch_rank: int) -> np.ndarray:
     num_chains = int(np.prod(draws.shape[1 : 1 + batch_rank]))
     event_size = int(np.prod(draws.shape[1 + batch_rank :]))
     return draws.reshape([len(draws), num_chains, event_size])
+
+
+def row_blocks(draws: np.ndarray) -> list[slice]:
+    """Slices of rows that keep what is compared at a time small.
+
+    Args:
+      draws: [N, ...].
+    """
+    rows = max(1, _BLOCK_BYTES // max(1, draws[:1].nbytes))
+    return [slice(i, i + rows) for i in range(0, len(draws), rows)]

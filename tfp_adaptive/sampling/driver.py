@@ -82,8 +82,10 @@ def sample(
         chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
         chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
         away, and others taken with 1, 3, 7, up to 63 steps between them, by the effective size of
-        the first; and up to 255 if that helped and is not enough. With `until`, which goes on for
-        as long as it takes, none.
+        the first; and up to 255 if that helped and is not enough. If a chain stayed at one point
+        for 50 draws, the default kernel then tries rejected moves once more with a step an eighth
+        as long (`proposals.delayed_rejection`), which takes three gradients a leapfrog step. With
+        `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling

@@ -43,6 +43,34 @@ def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
     )
 
 
+def moves(states: Any, batch_rank: int) -> np.ndarray:
+    """Whether each chain has moved since the draw before, bool [num_results - 1, C].
+
+    Args:
+      states: draws, structure of [num_results, *batch, *event].
+      batch_rank: number of chain dimensions.
+    """
+    moved: Any = False
+    for part in tf.nest.flatten(states):
+        draws = coordinates.as_matrix(part, batch_rank)
+        before, after = draws[:-1], draws[1:]
+        found = [
+            (after[rows] != before[rows]).any(axis=-1) for rows in coordinates.row_blocks(after)
+        ]
+        moved = moved | np.concatenate([np.zeros([0, draws.shape[1]], bool), *found])
+    return moved
+
+
+def longest_stays(moved: np.ndarray) -> np.ndarray:
+    """Most draws in a row at one point, [C].
+
+    Args:
+      moved: of `moves`.
+    """
+    places = [np.concatenate([[-1], np.flatnonzero(chain), [len(moved)]]) for chain in moved.T]
+    return np.array([np.diff(place).max() for place in places])
+
+
 def _diagnose_part(part, batch_rank: int):
     flat, event = coordinates.as_matrix(part, batch_rank), np.shape(part)[1 + batch_rank :]
     if len(flat) < _MIN_DRAWS:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, lbfgs, random
-from tfp_adaptive.tuning import descent
+from tfp_adaptive.tuning import descent, donors
 from tfp_adaptive.typing import LogDensity, Tensor
 
 _MAX_GRADIENTS = 10_000
@@ -41,6 +41,8 @@ class Arrival(NamedTuple):
       has_moved: [C] bool; a chain that started in the typical set stays.
       is_restarted: [C] bool; it was lost, and starts from a draw of another chain's Gaussian.
       is_funnel: scalar bool; the descents ended at very different densities, and all chains stay.
+      resolved: [C, D], the first place on the way where rounding leaves the log-density less than a
+        nat uncertain, or the start if there was none. A `walk` can begin there.
       num_gradients: scalar int32, gradients a chain took.
       num_values: scalar int32, log-densities without gradient a chain took.
     """
@@ -49,6 +51,7 @@ class Arrival(NamedTuple):
     has_moved: Tensor
     is_restarted: Tensor
     is_funnel: Tensor
+    resolved: Tensor
     num_gradients: Tensor
     num_values: Tensor
 
@@ -69,6 +72,9 @@ class _Path(NamedTuple):
     best: _Gaussian
     start: Tensor
     """Log-density where the chains started."""
+    resolved: Tensor
+    """[C, D], the first place whose log-density is resolved; the start before there is one."""
+    is_resolved: Tensor
     num_flat: Tensor
     """Steps in a row that promised less than `_CONVERGED`."""
     is_done: Tensor
@@ -84,7 +90,8 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     evidence of the others are started from the others.
 
     In a funnel, Gaussians have about the same evidence all the way down, and descents end anywhere.
-    So if the other chains' densities differ by more than draws of a Gaussian do, all stay.
+    So if the other chains' densities differ by more than draws of a Gaussian do, all stay, and
+    should `walk`.
 
     Args:
       target: on packed positions.
@@ -112,7 +119,7 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
         goes_on, step, (_begin(position), path_seed), maximum_iterations=_MAX_GRADIENTS
     )
     here, best = path.start, path.best
-    width = _spread(position)
+    width = donors.typical_depth(position.shape[-1])
     has_moved = tf.math.is_finite(best.bound) & (here < best.log_prob - width)
     best = best._replace(
         centre=chains.where(has_moved, best.centre, position),
@@ -120,7 +127,8 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     )
     is_lost = _is_lost(best)
     is_funnel = _is_funnel(best, width)
-    donor, is_restarted = _donors(best, is_lost, donor_seed)
+    can_give = tf.math.is_finite(best.bound) & ~is_lost
+    donor, is_restarted = donors.choose(can_give, is_lost, donor_seed)
     best = tf.nest.map_structure(lambda x: tf.gather(x, donor), best)
     moved, num_values = _draw_near(target, best, width, draw_seed)
     is_restarted &= ~is_funnel
@@ -130,6 +138,7 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
         has_moved=has_moved,
         is_restarted=is_restarted,
         is_funnel=is_funnel,
+        resolved=path.resolved,
         num_gradients=path.num_gradients,
         num_values=path.num_values + num_values,
     )
@@ -143,6 +152,8 @@ def _begin(position):
         descent=first,
         best=_Gaussian(position, zero, first.memory, zero - np.inf),
         start=zero,
+        resolved=position,
+        is_resolved=tf.zeros_like(zero, tf.bool),
         num_flat=tf.zeros_like(zero, tf.int32),
         is_done=tf.zeros_like(zero, tf.bool),
         num_gradients=tf.constant(0),
@@ -157,18 +168,21 @@ def _step(target, path, seed):
     log_prob, score = target.value_and_score(trial)
     potential, gradient = -log_prob, -score
     is_first = tf.equal(path.num_gradients, 0)
-    size = tf.where(is_first, tf.zeros_like(potential), tf.abs(now.potential))
-    noise = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps * size
+    rounding = _RESOLUTION * np.finfo(potential.dtype.as_numpy_dtype).eps
+    noise = rounding * tf.where(is_first, tf.zeros_like(potential), tf.abs(now.potential))
     after, is_taken, is_stuck = descent.advance(now, trial, potential, gradient, noise)
     is_flat = is_taken & (-after.slope / 2 < tf.maximum(noise, _CONVERGED))
     num_flat = tf.where(is_flat, path.num_flat + 1, tf.where(is_taken, 0, path.num_flat))
     is_over = (num_flat >= _FLAT_STEPS) | is_stuck
     candidate, num_values = _fit(target, after, seed)
     better = is_taken & ~path.is_done & (candidate.bound > path.best.bound)
+    is_clear = is_taken & (rounding * tf.abs(potential) < 1)
     return _Path(
         descent=lbfgs.select(path.is_done, now, after),
         best=lbfgs.select(better, candidate, path.best),
         start=tf.where(is_first, log_prob, path.start),
+        resolved=chains.where(is_clear & ~path.is_resolved, trial, path.resolved),
+        is_resolved=path.is_resolved | is_clear,
         num_flat=num_flat,
         is_done=path.is_done | is_over,
         num_gradients=path.num_gradients + 1,
@@ -205,12 +219,6 @@ def _normal(memory, seed):
     )
 
 
-def _spread(position):
-    """Nats below the mode within which draws of a Gaussian lie: D / 2, and four deviations."""
-    num_dims = position.shape[-1]
-    return num_dims / 2 + 4 * (num_dims / 2) ** 0.5 + 3
-
-
 def _is_lost(best):
     """Whether a chain is in a mode with neither the density nor the evidence of the best, [C]."""
     num_dims = best.centre.shape[-1]
@@ -231,19 +239,6 @@ def _is_funnel(best, width):
     last = tf.maximum(num_used - 1, 0)
     low, high = tf.gather(ordered, num_used // 10), tf.gather(ordered, last - num_used // 10)
     return high > low + width
-
-
-def _donors(best, is_lost, seed):
-    """(index of the chain that each starts from [C], whether that is another)."""
-    can_give = tf.math.is_finite(best.bound) & ~is_lost
-    num_chains = chains.count(best.bound)
-    # the giver number k of those that can give, k uniform
-    count = tf.cumsum(tf.cast(can_give, tf.int32))
-    choice = random.uniform([num_chains], seed, best.bound.dtype)
-    choice = tf.cast(choice * tf.cast(count[-1], choice.dtype), tf.int32)
-    donor = tf.reduce_sum(tf.cast(count <= choice[:, tf.newaxis], tf.int32), axis=-1)
-    is_restarted = is_lost & tf.reduce_any(can_give)
-    return tf.where(is_restarted, donor, tf.range(num_chains)), is_restarted
 
 
 def _draw_near(target, best, width, seed):

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.sampling import coordinates
+from tfp_adaptive.sampling.figures import longest_stays, moves
 from tfp_adaptive.sampling.findings import estimates, settling, tails
 
 MAX_RHAT = 1.01
@@ -23,7 +24,6 @@ MIN_ESS = 400.0
 _STUCK_SHARE = 0.05
 _STUCK_PROBABILITY = 1e-6
 _MIN_DRAWS = 4
-_BLOCK_BYTES = 2**26
 
 
 class SamplingWarning(UserWarning):
@@ -77,7 +77,7 @@ def _nonfinite_draws(run):
     is_bad = np.zeros([math.prod(run.batch_shape)], bool)
     for part in tf.nest.flatten(run.states):
         draws = coordinates.as_matrix(part, len(run.batch_shape))
-        for rows in _row_blocks(draws):
+        for rows in coordinates.row_blocks(draws):
             is_bad |= ~np.isfinite(draws[rows]).all(axis=(0, 2))
     if is_bad.any():
         (bad,) = np.nonzero(is_bad)
@@ -88,11 +88,11 @@ def _nonfinite_draws(run):
 
 
 def _stuck_chains(run):
-    moved = _moves(run)
+    moved = moves(run.states, len(run.batch_shape))
     if not len(moved):
         return
     num_draws, num_chains = len(moved) + 1, moved.shape[1]
-    stays = np.array([_longest_stay(chain) for chain in moved.T])
+    stays = longest_stays(moved)
     share_of_stays = min(1 - moved.mean(), 0.95)
     # a stretch that so many independent rejections would hardly ever make
     rare = math.log(_STUCK_PROBABILITY / moved.size) / math.log(max(share_of_stays, 1e-6))
@@ -105,30 +105,6 @@ def _stuck_chains(run):
         f'{stays.max()} of {num_draws} draws: look at the density there, start these chains '
         'elsewhere (`initial_state`), or warm up longer (`num_warmup_steps`).'
     )
-
-
-def _moves(run) -> np.ndarray:
-    """[num_results - 1, C] bool, whether each chain has moved since the draw before."""
-    num_results, *batch_shape = np.shape(run.statistics.log_prob)
-    moved = np.zeros([num_results - 1, math.prod(batch_shape)], bool)
-    for part in tf.nest.flatten(run.states):
-        draws = coordinates.as_matrix(part, len(run.batch_shape))
-        before, after = draws[:-1], draws[1:]
-        for rows in _row_blocks(after):
-            moved[rows] |= (after[rows] != before[rows]).any(axis=-1)
-    return moved
-
-
-def _row_blocks(draws) -> list[slice]:
-    """Slices of rows that keep what is compared at a time small."""
-    rows = max(1, _BLOCK_BYTES // max(1, draws[:1].nbytes))
-    return [slice(i, i + rows) for i in range(0, len(draws), rows)]
-
-
-def _longest_stay(moved: np.ndarray) -> int:
-    """Most draws in a row at one point."""
-    (at,) = np.nonzero(moved)
-    return int(np.diff(np.concatenate([[-1], at, [len(moved)]])).max())
 
 
 def _divergences(run):

@@ -20,7 +20,7 @@ def make_run(model: Model, setup: Setup, finished: Finished) -> SampleRun:
     """
     warmup, drawn = finished.warmup, finished.drawn
     rows, last = drawn.rows, drawn.position
-    frozen_kernel = setup.freeze(warmup)
+    frozen_kernel = setup.freeze(warmup, drawn.is_delayed)
     return SampleRun(
         states=rows.states(model.structure),
         trace=rows.trace,
@@ -42,6 +42,7 @@ def make_run(model: Model, setup: Setup, finished: Finished) -> SampleRun:
         names=model.names,
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
+        is_delayed=drawn.is_delayed,
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
     )
 

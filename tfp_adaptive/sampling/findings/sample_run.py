@@ -60,6 +60,8 @@ class SampleRun:
         those of a log-density callable are `states` themselves.
       stop_reason: why sampling stopped where it did, in a sentence.
       is_converged: whether `until` was met; `None` for a run without it.
+      is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
+        `num_steps_between_results` of `sample`.
     """
 
     states: Any
@@ -78,6 +80,7 @@ class SampleRun:
     unconstrained_states: Any = None
     stop_reason: str = ''
     is_converged: bool | None = None
+    is_delayed: bool = False
 
     def __repr__(self) -> str:
         """What was drawn, and how it went; never the draws themselves."""

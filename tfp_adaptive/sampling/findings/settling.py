@@ -50,7 +50,7 @@ def acceptance_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
             f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
             'proposal is too bold; warm up longer (`num_warmup_steps`).'
         )
-    elif 1 - found < (1 - target) / 2 and not mixes_well:
+    elif 1 - found < (1 - target) / 2 and not mixes_well and not run.is_delayed:
         weight = _last_quarter(run, 'entropy_weight')
         at_bound = len(weight) and weight[-1] > 0 and np.ptp(weight) == 0
         remedy = (

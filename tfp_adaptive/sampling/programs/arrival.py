@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import log_density, packing
+from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.user_code import compiling
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
+from tfp_adaptive.tuning.walk import walk
 
 _SHARE = 4
 _LEAST_GRADIENTS = 25
@@ -49,7 +50,8 @@ def make_arrival(
     Returns:
       (state, seed, number of warm-up steps) -> `Arrived`.
     """
-    program = Compiled(_program(kernel, batch_shape), jit_compile)
+    arrive_program = Compiled(_arriving(kernel, batch_shape), jit_compile)
+    walk_program = Compiled(_walking(kernel, batch_shape), jit_compile)
 
     def begin(state, seed, num_warmup_steps):
         results = bootstrap(state)
@@ -57,15 +59,17 @@ def make_arrival(
         if not _can_arrive(kernel, results) or max_gradients < _LEAST_GRADIENTS:
             return Arrived(Position(state, results), 0)
         with compiling(state):
-            state, proposal, num_gradients, num_restarts = program(
-                state, seed, tf.constant(max_gradients)
-            )
-        results = bootstrap(state)
+            first, is_funnel, resolved = arrive_program(state, seed, tf.constant(max_gradients))
+            num_gradients = first.num_gradients
+            if is_funnel:
+                first = walk_program(state, resolved, seed, tf.constant(max_gradients))
+                num_gradients += first.num_gradients
+        results = bootstrap(first.state)
         info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
         results = results._replace(
-            adaptation=results.adaptation._replace(preconditioner=proposal), info=info
+            adaptation=results.adaptation._replace(preconditioner=first.proposal), info=info
         )
-        return Arrived(Position(state, results), int(num_restarts))
+        return Arrived(Position(first.state, results), int(first.num_restarts))
 
     return begin
 
@@ -74,19 +78,63 @@ def _can_arrive(kernel, results):
     return isinstance(kernel, GradientAdaptiveKernel) and bool(results.grads_target_log_prob)
 
 
-def _program(kernel, batch_shape):
+class _First(NamedTuple):
+    """Where chains have come to.
+
+    Attributes:
+      state: of the chains.
+      proposal: parameters of the preconditioner that suits the place.
+      num_restarts: chains that start from others.
+      num_gradients: that it took.
+    """
+
+    state: Any
+    proposal: Any
+    num_restarts: tf.Tensor
+    num_gradients: tf.Tensor
+
+
+def _arriving(kernel, batch_shape):
+    """(state, seed, most gradients) -> (`_First`, whether to walk, from where)."""
+
     def run(state, seed, max_gradients):
-        parts = packing.to_parts(state)
-        names = packing.part_names(state)
-        layout = packing.make_layout(parts, tf.TensorShape(batch_shape), names)
-        target = log_density.packed_log_density(kernel.target_log_prob_fn, layout, parts)
-        arrival = arrive(target, packing.pack(layout, parts), seed, max_gradients)
-        shape = packing.batch_shape_of(layout, parts[0])
-        moved = packing.unpack(layout, arrival.position, shape, like=parts)
-        num_restarts = tf.reduce_sum(tf.cast(arrival.is_restarted, tf.int32))
-        num_gradients = arrival.num_gradients + arrival.num_values + NUM_GRADIENTS
-        scale = first_scale(target, arrival.position, ~arrival.is_funnel)
-        proposal = kernel.first_preconditioner(target, scale)
-        return packing.like_state(state, moved), proposal, num_gradients, num_restarts
+        target, position, make_first = _packed(kernel, batch_shape, state)
+        arrival = arrive(target, position, seed, max_gradients)
+        num_gradients = arrival.num_gradients + arrival.num_values
+        is_there = ~arrival.is_funnel
+        first = make_first(arrival.position, is_there, arrival.is_restarted, num_gradients)
+        return first, arrival.is_funnel, arrival.resolved
 
     return run
+
+
+def _walking(kernel, batch_shape):
+    """(state, where to begin, seed, number of steps) -> `_First`."""
+
+    def run(state, position, seed, num_steps):
+        target, _, make_first = _packed(kernel, batch_shape, state)
+        walked = walk(target, position, random.fold_in(seed, 0), num_steps)
+        return make_first(walked.position, tf.constant(False), walked.is_restarted, num_steps)
+
+    return run
+
+
+def _packed(kernel, batch_shape, state):
+    """The target on packed positions, the state as one, and how to come back from there."""
+    parts = packing.to_parts(state)
+    names = packing.part_names(state)
+    layout = packing.make_layout(parts, tf.TensorShape(batch_shape), names)
+    target = log_density.packed_log_density(kernel.target_log_prob_fn, layout, parts)
+
+    def make_first(position, is_there, is_restarted, num_gradients):
+        shape = packing.batch_shape_of(layout, parts[0])
+        moved = packing.unpack(layout, position, shape, like=parts)
+        scale = first_scale(target, position, is_there)
+        return _First(
+            state=packing.like_state(state, moved),
+            proposal=kernel.first_preconditioner(target, scale),
+            num_restarts=tf.reduce_sum(tf.cast(is_restarted, tf.int32)),
+            num_gradients=num_gradients + NUM_GRADIENTS,
+        )
+
+    return target, packing.pack(layout, parts), make_first

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
+from tfp_adaptive.proposals import delayed_rejection
 from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.kept import Kept
@@ -64,7 +65,9 @@ class Setup:
       make_warmup: (kernel, number of steps) -> program of the warm-up.
       warmup: the one of this kernel and number of steps.
       begin_sampling: last position of the warm-up -> first position of the sampling.
-      make_sampling: (last position of the warm-up, any of the sampling, steps per draw) -> program.
+      make_sampling: (last position of the warm-up, any of the sampling, steps per draw,
+        is_delayed=False) -> program.
+      can_delay: whether the kernel is the default, which may try rejected moves once more.
     """
 
     kernel: Any
@@ -73,15 +76,17 @@ class Setup:
     make_warmup: Callable[[Any, int], Program]
     warmup: Program
     begin_sampling: Callable[[Position], Position]
-    make_sampling: Callable[[Position, Position, int], Program]
+    make_sampling: Callable[..., Program]
+    can_delay: bool
 
-    def freeze(self, warmup: Position) -> Any:
+    def freeze(self, warmup: Position, is_delayed: bool = False) -> Any:
         """The kernel that samples: frozen if it can be, else the kernel itself.
 
         Args:
           warmup: its last position.
+          is_delayed: whether moves that are rejected are tried once more.
         """
-        return _freeze(self.kernel, warmup)
+        return _freeze(self.kernel, warmup, is_delayed)
 
 
 def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
@@ -143,8 +148,12 @@ def _takes_length(kernel):
     return isinstance(kernel, GradientAdaptiveKernel) and type(kernel).__module__.startswith(own)
 
 
-def _freeze(kernel, warmup):
-    return kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
+def _freeze(kernel, warmup, is_delayed):
+    frozen = kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
+    if not is_delayed:
+        return frozen
+    num_leapfrog_steps = kernel.parameters['num_leapfrog_steps']
+    return frozen.copy(proposal=delayed_rejection(num_leapfrog_steps))
 
 
 def _make_setup(kernel, descriptions, start, settings):
@@ -175,6 +184,7 @@ def _make_setup(kernel, descriptions, start, settings):
         warmup=make_warmup(kernel, settings.num_warmup_steps),
         begin_sampling=begin_sampling,
         make_sampling=make_sampling,
+        can_delay=settings.kernel is None,
     )
 
 
@@ -206,14 +216,12 @@ def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Pr
     return make_warmup
 
 
-def _sampling_maker(
-    kernel, trace_fn, settings: Settings
-) -> Callable[[Position, Position, int], Program]:
-    """(last position of the warm-up, any of the sampling, steps per draw) -> program."""
-    shared: dict[int, Program] = {}
+def _sampling_maker(kernel, trace_fn, settings: Settings) -> Callable[..., Program]:
+    """(last position of the warm-up, any of the sampling, steps a draw, is_delayed) -> program."""
+    shared: dict[tuple[int, bool], Program] = {}
 
-    def make_sampling(warmup, position, steps_per_draw):
-        frozen_kernel = _freeze(kernel, warmup)
+    def make_sampling(warmup, position, steps_per_draw, is_delayed=False):
+        frozen_kernel = _freeze(kernel, warmup, is_delayed)
 
         def make():
             return make_program(
@@ -227,9 +235,10 @@ def _sampling_maker(
         # what a FrozenKernel has learned travels in its results, so one program serves them all
         if frozen_kernel is not kernel and not isinstance(frozen_kernel, FrozenKernel):
             return make()
-        if steps_per_draw not in shared:
-            shared[steps_per_draw] = make()
-        return shared[steps_per_draw]
+        key = steps_per_draw, is_delayed
+        if key not in shared:
+            shared[key] = make()
+        return shared[key]
 
     return make_sampling
 

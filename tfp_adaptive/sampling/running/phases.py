@@ -12,10 +12,10 @@ from tfp_adaptive.sampling.figures import diagnose
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
+from tfp_adaptive.sampling.running import thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.running_rhat import rhat_figures
-from tfp_adaptive.sampling.running.thinning import shortfall, steps_per_draw
 from tfp_adaptive.sampling.running.until import Until, Verdict
 from tfp_adaptive.sampling.targets.starts import Start
 
@@ -58,6 +58,7 @@ class Drawn:
       figures: what `diagnose` says of them.
       verdict: why they are enough.
       compile_seconds: spent compiling.
+      is_delayed: whether moves that were rejected were tried once more.
     """
 
     program: Program
@@ -66,6 +67,7 @@ class Drawn:
     figures: tuple[Any, Any, Any]
     verdict: Verdict
     compile_seconds: float
+    is_delayed: bool
 
 
 @dataclass(frozen=True)
@@ -114,18 +116,26 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
     start_seconds += time.perf_counter() - before
     drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
     compile_seconds = warmup.compile_seconds + drawn.compile_seconds
-    missing = math.inf
+    missing, most = math.inf, thinning.MAX_STEPS_PER_DRAW
+
+    def are_stuck(drawn):
+        return thinning.are_stuck(drawn.rows.parts, len(start.batch_shape))
+
     while orders.until is None and orders.num_between is None:
-        before = missing
-        missing = shortfall(drawn.figures, drawn.position.num_rows * start.num_chains)
-        count = steps_per_draw(program.steps_per_row, missing, before)
+        before, apart = missing, thinning.APART
+        if setup.can_delay and not drawn.is_delayed and are_stuck(drawn):
+            before, apart, most = math.inf, math.inf, thinning.MAX_DELAYED_STEPS_PER_DRAW
+        num_draws = drawn.position.num_rows * start.num_chains
+        missing = thinning.shortfall(drawn.figures, num_draws, apart)
+        count = thinning.steps_per_draw(program.steps_per_row, missing, before, most)
         if count == program.steps_per_row:
             break
+        is_delayed = drawn.is_delayed or math.isinf(apart)
         phase = f'thinned-{count}'
         first = store.restore(phase, drawn.position.anew())
-        program = setup.make_sampling(warmup.position, first, count)
+        program = setup.make_sampling(warmup.position, first, count, is_delayed)
         seed = random.fold_in(orders.sampling_seed, count)
-        drawn = _draw(phase, program, first, seed, start, store, orders)
+        drawn = _draw(phase, program, first, seed, start, store, orders, is_delayed)
         compile_seconds += drawn.compile_seconds
     return Finished(
         warmup=warmup.position,
@@ -154,7 +164,7 @@ def _warm_up(program, first, store, orders) -> Execution:
     return warmup
 
 
-def _draw(label, program, first, seed, start, store, orders) -> Drawn:
+def _draw(label, program, first, seed, start, store, orders, is_delayed=False) -> Drawn:
     """Draws until the verdict is that there are enough."""
     num_results, until, progress = orders.num_results, orders.until, orders.progress
     rows = store.rows(label, program.row_specs, num_results)
@@ -189,9 +199,10 @@ def _draw(label, program, first, seed, start, store, orders) -> Drawn:
                 states,
                 kept.parts,
                 steps_per_row=program.steps_per_row,
+                is_delayed=is_delayed,
                 batch_rank=batch_rank,
                 is_last=goal == goals[-1],
             )
             if verdict.is_over:
                 break
-    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds)
+    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds, is_delayed)

@@ -6,17 +6,33 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.sampling.figures import longest_stays, moves
+
 MAX_STEPS_PER_DRAW = 256
+MAX_DELAYED_STEPS_PER_DRAW = 128
 _MAX_RATIO = 64
 _LEAST_SHARE = 0.05
 _MIN_ESS, _MAX_RHAT = 400.0, 1.01
 _RESERVE = 1.5
 """Effective sizes of chains that mix slowly are uncertain, and rather too large."""
-_APART = 2.0
-"""R-hat above this: chains sit in places of their own, and longer ones would, too."""
+APART = 5.0
+"""An R-hat of chains in places of their own. In a horseshoe it begins at up to 5 and comes down."""
+_STUCK = 50
+"""Draws in a row. With moves of the learned acceptance, 0.67, it is a chance of 1e-24; 17 is the
+longest stay on regressions, and 230 to 2,000 that in funnels."""
 
 
-def shortfall(figures: tuple[Any, Any, Any], num_draws: int) -> float:
+def are_stuck(states: Any, batch_rank: int) -> bool:
+    """Whether a chain stayed at one point for so long that one step does not suit all places.
+
+    Args:
+      states: draws, structure of [num_results, *batch, *event].
+      batch_rank: number of chain dimensions.
+    """
+    return bool(longest_stays(moves(states, batch_rank)).max() >= _STUCK)
+
+
+def shortfall(figures: tuple[Any, Any, Any], num_draws: int, max_rhat: float = APART) -> float:
     """How many times longer chains must run for R-hat below 1.01 and 400 effective draws.
 
     The effective size, and one over the distance of R-hat from one, grow in proportion to the
@@ -25,6 +41,7 @@ def shortfall(figures: tuple[Any, Any, Any], num_draws: int) -> float:
     Args:
       figures: of `diagnose`: effective sizes of q and q^2, and R-hat.
       num_draws: of all chains together.
+      max_rhat: above it the chains sit in places of their own, and longer ones would, too.
 
     Returns:
       A number above 1; or 1 if the draws are good or more than 5 % of them effective, if there are
@@ -34,14 +51,16 @@ def shortfall(figures: tuple[Any, Any, Any], num_draws: int) -> float:
     # coordinates that are constant have no figures
     smallest = float(np.nanmin(np.concatenate([*ess, *ess_of_squares, [np.inf]])))
     largest = float(np.nanmax(np.concatenate([*rhat, [-np.inf]])))
-    if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= _APART):
+    if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= max_rhat):
         return 1.0
     if smallest >= _LEAST_SHARE * num_draws:
         return 1.0
     return max(_MIN_ESS / smallest, (largest - 1) / (_MAX_RHAT - 1), 1.0)
 
 
-def steps_per_draw(num_steps: int, missing: float, before: float = math.inf) -> int:
+def steps_per_draw(
+    num_steps: int, missing: float, before: float = math.inf, most: int = MAX_STEPS_PER_DRAW
+) -> int:
     """How many steps a draw is to take, so that as many draws as now are enough.
 
     NUTS decides as much for every single draw, by the length of its trajectory; this is decided
@@ -51,13 +70,13 @@ def steps_per_draw(num_steps: int, missing: float, before: float = math.inf) -> 
       num_steps: that each of these draws took.
       missing: their `shortfall`.
       before: that of the draws with fewer steps, if there were any.
+      most: steps of a draw.
 
     Returns:
       `num_steps` if nothing is missing, or no less than half of what was missing before, as where
-      chains sit in different modes; else more, a power of two, at most 64 times as many, and at
-      most 256.
+      chains sit in different modes; else more, a power of two, at most 64 times as many.
     """
     if missing <= 1 or missing > before / 2:
         return num_steps
     ratio = min(2 ** math.ceil(math.log2(max(_RESERVE * missing, 2.0))), _MAX_RATIO)
-    return max(min(num_steps * ratio, MAX_STEPS_PER_DRAW), num_steps)
+    return max(min(num_steps * ratio, most), num_steps)

@@ -126,6 +126,7 @@ def judge(
     batch_rank: int,
     is_last: bool,
     steps_per_row: int = 1,
+    is_delayed: bool = False,
 ) -> Verdict:
     """Whether to stop at these draws.
 
@@ -137,10 +138,12 @@ def judge(
       batch_rank: number of chain dimensions.
       is_last: whether to stop in any case.
       steps_per_row: steps for each draw.
+      is_delayed: whether moves that were rejected were tried once more.
     """
     num_rows = len(parts[0])
     if until is None:
         every = '' if steps_per_row == 1 else f', one every {steps_per_row} steps'
+        every += ' with delayed rejection' if is_delayed else ''
         return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked{every}.')
     ess, ess_of_squares, rhat = figures
     # what is constant where every free coordinate has moved is constant by construction
