@@ -17,8 +17,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.processes import run_python
-from tfp_adaptive.sampling import figures
-from tfp_adaptive.sampling.findings import convergence
+from tfp_adaptive.sampling import coordinates, figures
 from tfp_adaptive.sampling.programs import programs
 from tfp_adaptive.sampling.storage import checkpoint
 
@@ -244,7 +243,7 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
     # what is computed, and looked at, in one piece
     monkeypatch.setattr(programs, '_MAX_CHUNK_ROWS', 200)
     monkeypatch.setattr(figures, '_BLOCK_BYTES', 2**22)
-    monkeypatch.setattr(convergence, '_BLOCK_BYTES', 2**22)
+    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 2**22)
 
     def run_wide(num_results, path):
         return run(

@@ -112,7 +112,11 @@ def test_a_subclass_with_a_constructor_of_its_own():
 def test_programs_are_those_of_the_settings():
     target = Counted()
     states = [
-        run(target, kernel=functools.partial(tfmc.RandomWalkMetropolis, new_state_fn=move)).states
+        run(
+            target,
+            kernel=functools.partial(tfmc.RandomWalkMetropolis, new_state_fn=move),
+            num_steps_between_results=0,
+        ).states
         for move in (tfmc.random_walk_normal_fn(0.01), tfmc.random_walk_normal_fn(0.1), None)
     ]
     step = [np.abs(np.diff(draws, axis=0)).mean() for draws in states]
