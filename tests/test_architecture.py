@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.cases import of_each
+
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE, EXPERIMENTS = 'tfp_adaptive', 'experiments'
 
@@ -88,7 +90,7 @@ def package_modules():
 
 
 def each(found):
-    return pytest.mark.parametrize('module', found, ids=lambda module: module.name)
+    return of_each(found, name=lambda module: module.name)
 
 
 # --- reading a syntax tree -----------------------------------------------------------------------
@@ -249,9 +251,6 @@ def test_randomness_is_stateless(module):
         assert last not in ('SeedStream', 'strip_seed'), f'{module.name}:{line} uses {name}'
 
 
-# --- sizes ---------------------------------------------------------------------------------------
-
-
 # --- the page that draws it ----------------------------------------------------------------------
 
 
@@ -278,6 +277,9 @@ def test_the_page_draws_a_step_in_the_order_of_the_code():
         calls.sort(key=lambda node: (node.lineno, node.col_offset))
         called += [dotted(node.func) for node in calls if dotted(node.func) in drawn]
     assert called == drawn
+
+
+# --- sizes ---------------------------------------------------------------------------------------
 
 
 @each(modules())
@@ -338,4 +340,4 @@ def module_from(source, name='tfp_adaptive.entropy.wrong'):
 )
 def test_each_check_can_fail(check, source):
     with pytest.raises(AssertionError):
-        check(module_from(source))
+        check.check(module_from(source))

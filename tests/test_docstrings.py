@@ -19,6 +19,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.support.cases import of_each
 from tfp_adaptive import kernels
 
 SECTIONS = (
@@ -128,7 +129,7 @@ def needs_sections(value):
 # --- there, and well formed ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('name', list(OBJECTS))
+@of_each(OBJECTS)
 def test_has_a_docstring(name):
     docstring = inspect.cleandoc(OBJECTS[name].__doc__ or '')
     assert docstring.strip(), f'{name} has no docstring'
@@ -137,7 +138,7 @@ def test_has_a_docstring(name):
     assert not rest or not rest[0], f'{name}: a blank line follows the summary'
 
 
-@pytest.mark.parametrize('name', list(OBJECTS))
+@of_each(OBJECTS)
 def test_sections_are_googles(name):
     docstring = OBJECTS[name].__doc__ or ''
     titles = re.findall(r'^([A-Z]\w+):$', inspect.cleandoc(docstring), flags=re.M)
@@ -148,7 +149,7 @@ def test_sections_are_googles(name):
     assert docstring.isascii(), f'{name}: mathematics in ASCII'
 
 
-@pytest.mark.parametrize('name', list(OBJECTS))
+@of_each(OBJECTS)
 def test_arguments_are_those_of_the_signature(name):
     """Where arguments are described, all of them are, in order, and no others."""
     value = OBJECTS[name]
@@ -159,7 +160,7 @@ def test_arguments_are_those_of_the_signature(name):
         assert described_arguments(found['Args']) == parameters_of(value), name
 
 
-@pytest.mark.parametrize('name', list(OBJECTS))
+@of_each(OBJECTS)
 def test_raises_names_exceptions(name):
     found = sections(OBJECTS[name].__doc__ or '')
     for exception in described_arguments(found.get('Raises', '')):
@@ -168,7 +169,7 @@ def test_raises_names_exceptions(name):
         assert issubclass(error, Exception), f'{name}: {exception} is no exception'
 
 
-@pytest.mark.parametrize('name', list(PUBLIC))
+@of_each(PUBLIC)
 def test_public_interface_is_fully_documented(name):
     """Args with every argument, Returns of every function, and an example that runs."""
     value = PUBLIC[name]
