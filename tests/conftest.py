@@ -53,24 +53,27 @@ _NOT_QUICK = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks the quick tests, and groups all of them.
-
-    For `--dist loadgroup` of pytest-xdist: tests that share compiled programs share a process.
+    """Marks the quick tests, and groups all of them: those that share programs come together.
 
     Those are the tests of one kernel of the catalogue, and else those of one file; the pages of the
-    documents share nothing.
+    documents share nothing. With `--dist loadgroup` of pytest-xdist a group has one process.
     """
     for item in items:
         is_unit = item.path.parent.name == 'unit' and item.path.stem not in _NOT_QUICK
         if is_unit and item.get_closest_marker('slow') is None:
             item.add_marker('quick')
-    if not config.pluginmanager.hasplugin('xdist'):
-        return
-    for item in items:
-        parameters = item.callspec.params if hasattr(item, 'callspec') else {}
-        group = parameters['entry'].name if 'entry' in parameters else item.location[0]
-        group = parameters.get('page', group)
-        item.add_marker(pytest.mark.xdist_group(group))
+    groups = {item: _group(item) for item in items}
+    places = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
+    items.sort(key=lambda item: places[groups[item]])
+    if config.pluginmanager.hasplugin('xdist'):
+        for item, group in groups.items():
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item):
+    parameters = item.callspec.params if hasattr(item, 'callspec') else {}
+    group = parameters['entry'].name if 'entry' in parameters else item.location[0]
+    return parameters.get('page', group)
 
 
 def pytest_runtest_teardown(item, nextitem):
@@ -104,7 +107,16 @@ def rng(seed) -> np.random.Generator:
 
 
 @pytest.fixture(autouse=True)
-def _fixed_global_seeds(seed):
-    """For what draws from global state in spite of us, such as a library under test."""
+def _fixed_global_seed(seed):
+    """For what draws from NumPy's global state in spite of us, such as a library under test."""
     np.random.seed(seed)
-    tf.random.set_seed(seed)
+
+
+@pytest.fixture(autouse=True, scope='session')
+def _fixed_global_seed_of_tensorflow(request):
+    """Once a session: it makes TensorFlow forget every program that it has prepared to run.
+
+    Preparing one again takes about a second. A test that draws from TensorFlow's global state must
+    hold for any draws.
+    """
+    tf.random.set_seed(_BASE_SEED + request.config.getoption('--vary-seed'))

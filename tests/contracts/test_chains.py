@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tests.contracts.comparisons import (
     assert_close,
     assert_identical,
+    assert_same_signature,
     draw_noise,
     is_identical,
     packed,
@@ -51,10 +52,13 @@ def test_chain_dimensions_are_only_a_shape(entry, seed):
     kernel = catalogue.program(entry).kernel
     flat = targets.LIST.draw(seed, [6], 'float64')
     grid = [tf.reshape(part, [2, 3, *part.shape[1:]]) for part in flat]
+    bootstrapped = [kernel.bootstrap_results(state) for state in (flat, grid)]
     stepped = [
-        kernel.one_step(state, kernel.bootstrap_results(state), seed=[seed, 0])
-        for state in (flat, grid)
+        kernel.one_step(state, results, seed=[seed, 0])
+        for state, results in zip((flat, grid), bootstrapped, strict=True)
     ]
+    assert_same_signature(stepped[1], (grid, bootstrapped[1]))
+    assert_same_signature(stepped[1][1].proposed_state, grid)
     (flat, flat_results), (grid, grid_results) = stepped
     assert_identical([tf.reshape(part, [6, *part.shape[2:]]) for part in grid], flat)
     assert_identical(grid_results.adaptation, flat_results.adaptation)
@@ -149,7 +153,7 @@ def test_a_state_from_a_bijector_does_not_hide_its_gradient(seed):
         state = distribution.sample(4, seed=[seed, 0])
         return kernel.one_step(state, kernel.bootstrap_results(state), seed=[seed, 1])
 
-    for run in (step, tf.function(step)):
+    for run in (step, tf.function(step, autograph=False)):
         _, results = run()
         assert np.all(np.isfinite(results.grads_target_log_prob[0]))
         assert np.any(results.grads_target_log_prob[0])

@@ -8,12 +8,12 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, every_kernel
+from tests.support.catalogue import DEFAULT, one_kernel_of_each_class
 
 TARGET = targets.SKEWED
 
 
-@every_kernel
+@one_kernel_of_each_class
 @pytest.mark.parametrize('is_frozen', [False, True], ids=['adaptive', 'frozen'])
 def test_parameters_rebuild_the_kernel(entry, is_frozen, seed):
     """`type(k)(**k.parameters)` is how TFP's wrappers and adapters copy a kernel."""
@@ -33,7 +33,7 @@ def test_parameters_rebuild_the_kernel(entry, is_frozen, seed):
     assert_identical(steps[0], steps[1])
 
 
-@every_kernel
+@one_kernel_of_each_class
 def test_copy_overrides(entry):
     kernel = entry.make(TARGET.log_prob, 5)
     other = kernel.copy(num_adaptation_steps=7, name='other')

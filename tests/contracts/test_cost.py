@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from experiments.benchmark.counting import Counter, operations
 from tests.contracts.comparisons import draw_noise
-from tests.support import targets
+from tests.support import catalogue, targets
 from tests.support.catalogue import (
     FLOW_OF_TWO_STEPS,
     every_kernel,
@@ -14,82 +14,94 @@ from tests.support.catalogue import (
     in_depth,
 )
 
-TARGET = targets.SKEWED
+TARGET, LIST = targets.SKEWED, targets.LIST
 
 
 @every_kernel_in_depth
 def test_evaluations_in_eager_mode(entry, seed):
-    _check_adaptive(entry, 'eager', seed)
-    _check_frozen(entry, 'eager', seed)
+    counter = Counter(TARGET.log_prob)
+    kernel, state = entry.make(counter, 2), TARGET.draw(seed, [4])
+    _check_adaptive(entry, kernel, kernel.one_step, counter, state, 2, seed)
+    frozen = kernel.frozen(kernel.bootstrap_results(state))
+    spent, results = counter.spent_by(frozen.bootstrap_results, state)
+    assert spent == 1
+    _check_frozen(entry, frozen, frozen.one_step, counter, (state, results), seed)
 
 
 @every_kernel
 def test_evaluations_of_an_adaptive_program(entry, seed):
-    _check_adaptive(entry, 'graph', seed)
+    _check_program(entry, seed)
 
 
 def test_evaluations_of_a_flow_over_two_steps(seed):
     """The score at the midpoint is the trajectory's own; only products are spent beyond it."""
-    _check_adaptive(FLOW_OF_TWO_STEPS, 'graph', seed)
+    _check_program(FLOW_OF_TWO_STEPS, seed)
 
 
 @every_kernel
 def test_evaluations_of_a_frozen_program(entry, seed):
-    _check_frozen(entry, 'graph', seed)
+    program, power = catalogue.frozen_program(entry, TARGET, seed), tf.constant(1.0)
+    assert 0 < program.num_copies <= entry.max_copies
+    bootstrap = program.kernel.bootstrap_results
+    spent, _ = program.counter.spent_by(bootstrap, catalogue.learned(entry, TARGET, seed).state)
+    assert spent == 1
+    state = TARGET.draw(seed, [program.num_chains])
+    spent, results = program.counter.spent_by(bootstrap, state)
+    assert spent == 1 + entry.num_more_at_start  # other chains than those that have learned
+
+    def step(state, results, seed):
+        return program.step(state, results, power, seed=seed)
+
+    start = state, results
+    assert _check_frozen(entry, program.kernel, step, program.counter, start, seed) == 0
 
 
-def _check_adaptive(entry, mode, seed):
-    """Two steps that learn and two that do not; a program holds one copy of each kind of use."""
-    counter = Counter(TARGET.log_prob)
-    kernel = entry.make(counter, 2)
-    step = kernel.one_step if mode == 'eager' else tf.function(kernel.one_step, autograph=False)
-    state = TARGET.draw(seed, [4])
+def _check_program(entry, seed):
+    """A program holds one copy of each kind of use, and calls trace no other."""
+    program, n = catalogue.program(entry), catalogue.NUM_ADAPTATION_STEPS
+    assert 0 < program.num_copies <= entry.max_copies + entry.max_product_copies
+    state = LIST.draw(seed, [8], 'float64')
+    used = program.kernel, program.step, program.counter
+    assert _check_adaptive(entry, *used, state, n, seed) == 0
+
+
+def _check_adaptive(entry, kernel, step, counter, state, num_adaptation_steps, seed):
+    """All steps that learn, and two that do not; how often they traced the target."""
     spent, results = counter.spent_by(kernel.bootstrap_results, state)
     num_counted = 2 * entry.learns_by_gradient + entry.counts_estimates
     assert int(results.info.num_gradients) == num_counted
     num_usual = 2 + (not entry.uses_score) if entry.learns_by_gradient else 1
     assert spent == num_usual + entry.num_more_at_start
-    num_copies = []
-    for i in range(4):
+    num_traced = counter.num_traced
+    for i in range(num_adaptation_steps + 2):
         step_seed = tf.constant([seed, i])
         noise = draw_noise(kernel, state, step_seed)
         evaluations = entry.num_evaluations(noise)
-        products = entry.num_products(noise) if i < 2 else 0
-        info, num_traced = results.info, counter.num_traced
+        products = entry.num_products(noise) if i < num_adaptation_steps else 0
+        info = results.info
         spent, (state, results) = counter.spent_by(step, state, results, seed=step_seed)
-        num_copies.append(counter.num_traced - num_traced)
         assert spent == evaluations + products
         num_new = int(results.info.num_gradients - info.num_gradients)
         assert num_new == evaluations * (entry.learns_by_gradient or entry.counts_estimates)
         reported = results.info.num_hessian_vector_products - info.num_hessian_vector_products
         assert int(reported) == products + entry.free_products * evaluations
-    if mode == 'graph':
-        assert num_copies[0] <= entry.max_copies + entry.max_product_copies
-        assert num_copies[1:] == [0, 0, 0]
+    return counter.num_traced - num_traced
 
 
-def _check_frozen(entry, mode, seed):
-    counter = Counter(TARGET.log_prob)
-    kernel = entry.make(counter, 2)
-    state = TARGET.draw(seed, [4])
-    frozen = kernel.frozen(kernel.bootstrap_results(state))
-    step = frozen.one_step if mode == 'eager' else tf.function(frozen.one_step, autograph=False)
-    spent, results = counter.spent_by(frozen.bootstrap_results, state)
-    assert spent == 1
+def _check_frozen(entry, frozen, step, counter, start, seed):
+    """Three steps; how often they traced the target."""
+    state, results = start
     assert int(results.info.num_gradients) == (entry.uses_score or entry.counts_estimates)
-    num_copies = []
+    num_traced = counter.num_traced
     for i in range(3):
         step_seed = tf.constant([seed, i])
         evaluations = entry.num_evaluations(draw_noise(frozen, state, step_seed))
-        num_gradients, num_traced = results.info.num_gradients, counter.num_traced
+        num_gradients = results.info.num_gradients
         spent, (state, results) = counter.spent_by(step, state, results, seed=step_seed)
-        num_copies.append(counter.num_traced - num_traced)
         assert spent == evaluations
         num_new = int(results.info.num_gradients - num_gradients)
         assert num_new == evaluations * (entry.uses_score or entry.counts_estimates)
-    if mode == 'graph':
-        assert num_copies[0] <= entry.max_copies
-        assert num_copies[1:] == [0, 0]
+    return counter.num_traced - num_traced
 
 
 @every_kernel_in_depth
@@ -136,7 +148,8 @@ def test_no_tensor_holds_a_matrix_for_every_chain(entry):
     bound = event_size**2 * (1 if is_sparse else num_chains)
     for owner, start in ((kernel, results), (frozen, frozen.bootstrap_results(state))):
         seed = tf.TensorSpec([2], tf.int32)
-        program = tf.function(owner.one_step).get_concrete_function(state, start, seed=seed)
+        step = tf.function(owner.one_step, autograph=False)
+        program = step.get_concrete_function(state, start, seed=seed)
         shapes = [shape for operation in operations(program) for shape in operation.shapes]
         assert min(min(shape, default=0) for shape in shapes) >= 0  # none is unknown
         assert max(map(math.prod, shapes)) < bound

@@ -21,14 +21,14 @@ NUM_STEPS = 30
 SCALE = np.geomspace(1e-3, 1e3, 7)[[3, 0, 6, 2, 5, 1, 4]]
 
 PRECONDITIONERS = {
-    'diagonal': tfpa.preconditioners.diagonal,
     'cholesky': tfpa.preconditioners.cholesky,
-    'banded': lambda initial_scale: tfpa.preconditioners.banded(2, 0, initial_scale),
     'bordered': lambda initial_scale: tfpa.preconditioners.banded(1, 2, initial_scale),
-    'blocks': lambda initial_scale: tfpa.preconditioners.block_diagonal([4, 3], initial_scale),
-    'low_rank': lambda initial_scale: tfpa.preconditioners.low_rank(2, initial_scale),
     'real_nvp': lambda initial_scale: tfpa.preconditioners.real_nvp([8], initial_scale),
 }
+"""A linear one, one with steps of its own for its parts, and a flow.
+
+The gradients and moves of every linear family in other units are in the unit tests.
+"""
 
 
 def _kernel(preconditioner, scale, entry):

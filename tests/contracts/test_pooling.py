@@ -20,7 +20,7 @@ from tests.support.catalogue import (
 from tests.support.lockstep import Lockstep
 
 TARGET = targets.SKEWED
-NUM_STEPS, NUM_ADAPTATION_STEPS = 5, 4
+NUM_STEPS, NUM_ADAPTATION_STEPS = 4, 3
 ALL = slice(None)
 BLOCKS = (slice(0, 3), slice(3, 8))
 """Replicas need not have the same number of chains."""

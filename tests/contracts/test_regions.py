@@ -20,7 +20,6 @@ from tests.contracts.comparisons import (
 from tests.support import targets
 from tests.support.catalogue import (
     DEFAULT,
-    FLOW_OF_TWO_STEPS,
     ON_ANY_CHAINS,
     every_kernel_in_depth,
 )
@@ -100,7 +99,7 @@ def _scaling_flow(num_leapfrog_steps, energy_gradient):
     )
 
 
-_MAKERS = {entry.name: entry.make for entry in (*ON_ANY_CHAINS, FLOW_OF_TWO_STEPS)} | {
+_MAKERS = {entry.name: entry.make for entry in ON_ANY_CHAINS} | {
     'mala_bijector': lambda fn, n: _scaling_flow(1, 'fast')(fn, num_adaptation_steps=n),
     'hmc2_bijector_exact': lambda fn, n: _scaling_flow(2, 'exact')(fn, num_adaptation_steps=n),
 }

@@ -49,7 +49,7 @@ def test_likelihood_and_score_of_the_filter(seed):
     size = leverage.leverage(DATA, num_particles=40).estimator.noise_size
     noise = tf.random.stateless_normal([num, size], [seed, 0], dtype='float64')
     theta = tf.constant(np.tile(THETA, [num, 1]))
-    value, score = tf.function(value_and_score)(noise, theta)
+    value, score = tf.function(value_and_score, autograph=False)(noise, theta)
     ratio = np.exp(value - by_grid())
     slopes = [(by_grid(THETA + h) - by_grid(THETA - h)) / 2e-5 for h in 1e-5 * np.eye(4)]
     errors = np.column_stack([ratio - 1, ratio[:, None] * score - slopes])

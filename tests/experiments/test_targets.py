@@ -87,7 +87,7 @@ def test_stochastic_volatility_any_batch_and_xla(volatility_positions):
     expected = log_prob(volatility_positions).numpy()
     batched = tf.broadcast_to(volatility_positions, [2, 3, 23])
     np.testing.assert_allclose(log_prob(batched), np.stack([expected] * 2), rtol=1e-12)
-    compiled = tf.function(log_prob, jit_compile=True)(volatility_positions)
+    compiled = tf.function(log_prob, jit_compile=True, autograph=False)(volatility_positions)
     np.testing.assert_allclose(compiled, expected, rtol=1e-12)
 
 

@@ -4,7 +4,10 @@ Every positive test has a negative control: the same test rejects the same kerne
 wrong target, and without its accept step.
 """
 
+import functools
+
 import pytest
+import tensorflow as tf
 
 from tests.support import catalogue, targets
 from tests.support.catalogue import (
@@ -18,15 +21,27 @@ from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 TARGET = targets.SKEWED
 
 
-def _check(frozen, target, seed, batch_shape=(50_000,)):
-    p_value, accept_prob = invariance_p_value(frozen, target, seed, batch_shape)
+def _check(frozen, target, seed, batch_shape=(50_000,), step=None):
+    p_value, accept_prob = invariance_p_value(frozen, target, seed, batch_shape, step=step)
     assert 0.1 < accept_prob < 0.95  # both outcomes matter, neither is rare
     assert p_value > FALSE_ALARM
 
 
 @every_kernel_on_any_chains
 def test_invariance(entry, seed):
-    _check(catalogue.bold(entry, TARGET, seed), TARGET, seed)
+    kernel, step = _on_power(1.0, entry, seed)
+    _check(kernel, TARGET, seed, step=step)
+
+
+def _on_power(power, entry, seed):
+    """The bold kernel on a power of the target, and its step."""
+    program, power = catalogue.frozen_program(entry, TARGET, seed), tf.constant(power)
+    step = functools.partial(_step_of, program, power)
+    return program.on_power(power), step
+
+
+def _step_of(program, power, state, results, seed):
+    return program.step(state, results, power, seed=seed)
 
 
 @pytest.mark.slow
@@ -54,9 +69,8 @@ def test_invariance_on_difficult_targets(target, seed):
 
 @every_kernel_on_any_chains
 def test_a_wrong_target_is_detected(entry, seed):
-    frozen = catalogue.bold(entry, TARGET, seed)
-    wrong = frozen.copy(**entry.with_target(lambda x: 1.2 * TARGET.log_prob(x)))
-    p_value, _ = invariance_p_value(wrong, TARGET, seed)
+    wrong, step = _on_power(1.2, entry, seed)
+    p_value, _ = invariance_p_value(wrong, TARGET, seed, step=step)
     assert p_value < DETECTION
 
 

@@ -193,7 +193,7 @@ def test_frozen_nuts_takes_the_steps_of_the_adapted_kernel(seed):
     )
     frozen = kernel.frozen(trace[-1])
     next_state, _ = step(state, trace[-1], seed=tf.constant([seed, 99]))
-    own, own_results = tf.function(frozen.one_step)(
+    own, own_results = tf.function(frozen.one_step, autograph=False)(
         state, frozen.bootstrap_results(state), seed=tf.constant([seed, 99])
     )
     for a, b in zip(tf.nest.flatten(own), tf.nest.flatten(next_state), strict=True):

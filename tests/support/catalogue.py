@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.benchmark.counting import Counter
 from tests.support.targets import LIST, Target
 from tfp_adaptive.typing import EventPreconditioner
 
@@ -229,6 +230,11 @@ every_kernel = parametrize(KERNELS)
 
 every_kernel_on_any_chains = parametrize(ON_ANY_CHAINS)
 
+one_kernel_of_each_class = parametrize(
+    list({type(entry.make(LIST.log_prob, 1)): entry for entry in reversed(KERNELS)}.values())
+)
+"""For what a class does with its arguments, whichever they are."""
+
 
 def in_depth(*more: Entry, where: Callable = lambda entry: True):
     """For tests that take long to compile: all among the slow tests, else representatives."""
@@ -248,15 +254,19 @@ in_depth_on_any_chains = in_depth(where=ON_ANY_CHAINS.__contains__)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel and its compiled step, shared by the tests of one session.
+    """A kernel and its step in a graph, shared by the tests of one session.
 
     Attributes:
       kernel: adapts for `NUM_ADAPTATION_STEPS` steps.
       step: `tf.function` of `kernel.one_step`, called (state, results, seed=int32 [2]).
+      counter: of the evaluations of its target.
+      num_copies: of the target in the graph.
     """
 
     kernel: tfp.mcmc.TransitionKernel
     step: Callable
+    counter: Counter
+    num_copies: int
 
     def run(self, state, results, seeds):
         """One step a seed; the lists of states and of results after each of them."""
@@ -270,12 +280,21 @@ class Program:
 
 NUM_ADAPTATION_STEPS = 6
 
+of_the_last_kernels = functools.lru_cache(maxsize=6)
+"""Tests of one kernel follow one another, and graphs of all of them would fill the memory."""
 
-@functools.cache
-def program(entry: Entry, target: Target = LIST, jit_compile: bool = False) -> Program:
-    """The compiled step of a catalogue entry; traced once a session and shape."""
-    kernel = entry.make(target.log_prob, NUM_ADAPTATION_STEPS)
-    return Program(kernel, tf.function(kernel.one_step, jit_compile=jit_compile, autograph=False))
+
+@of_the_last_kernels
+def program(entry: Entry) -> Program:
+    """The step of a catalogue entry on eight chains of `LIST` in double precision, traced once."""
+    counter = Counter(lambda parts: LIST.log_prob(*parts))
+    kernel = entry.make(lambda *parts: counter(parts), NUM_ADAPTATION_STEPS)
+    step = tf.function(kernel.one_step, autograph=False)
+    state = LIST.draw(0, [8], 'float64')
+    results = kernel.bootstrap_results(state)
+    num_traced = counter.num_traced
+    step.get_concrete_function(state, results, seed=tf.TensorSpec([2], tf.int32))
+    return Program(kernel, step, counter, counter.num_traced - num_traced)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -295,7 +314,7 @@ class Learned:
     frozen: tfp.mcmc.TransitionKernel
 
 
-@functools.cache
+@of_the_last_kernels
 def learned(
     entry: Entry, target: Target, seed: int, num_steps: int = 400, dtype: str = 'float32'
 ) -> Learned:
@@ -305,7 +324,7 @@ def learned(
     return Learned(kernel, state, results, kernel.frozen(results))
 
 
-@functools.cache
+@of_the_last_kernels
 def bold(entry: Entry, target: Target, seed: int):
     """A frozen kernel with the learned proposal, at a step size where rejections are common.
 
@@ -321,6 +340,50 @@ def bold(entry: Entry, target: Target, seed: int):
         if accept_prob < 0.8:
             return frozen.copy(step_size=step_size)
         step_size *= 1.2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrozenProgram:
+    """The step of a bold kernel on powers of its target, in one graph for all of them.
+
+    Attributes:
+      kernel: the kernel, on the target itself.
+      on_power: power -> the kernel on that power of the target.
+      step: `tf.function`, called (state, results, power, seed=int32 [2]).
+      counter: of the evaluations of its target.
+      num_copies: of the target in the graph.
+      num_chains: of the state that it takes.
+    """
+
+    kernel: tfp.mcmc.TransitionKernel
+    on_power: Callable
+    step: Callable
+    counter: Counter
+    num_copies: int
+    num_chains: int
+
+
+@of_the_last_kernels
+def frozen_program(entry: Entry, target: Target, seed: int) -> FrozenProgram:
+    """The step of `bold` on many chains, traced once."""
+    counter = Counter(target.log_prob)
+
+    def on_power(power):
+        return bold(entry, target, seed).copy(**entry.with_target(lambda x: power * counter(x)))
+
+    @tf.function(autograph=False)
+    def step(state, results, power, seed):
+        return on_power(power).one_step(state, results, seed=seed)
+
+    # chains that move by one another cost their square
+    num_chains = 50_000 if entry in ON_ANY_CHAINS else 64
+    kernel, state = on_power(1.0), target.draw(seed, [num_chains])
+    results = kernel.bootstrap_results(state)
+    num_traced = counter.num_traced
+    specs = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32)
+    step.get_concrete_function(state, results, specs[0], seed=specs[1])
+    num_copies = counter.num_traced - num_traced
+    return FrozenProgram(kernel, on_power, step, counter, num_copies, num_chains)
 
 
 def sampler(kernel, num_steps):

@@ -18,9 +18,9 @@ DETECTION = 1e-5
 """A wrong kernel must be rejected with a p-value below this."""
 
 
-def take_steps(kernel, state, num_steps, seed):
+def take_steps(kernel, state, num_steps, seed, step=None):
     """(state, mean acceptance probability) after a few steps in graph mode, all chains at once."""
-    step = tf.function(kernel.one_step, autograph=False)
+    step = tf.function(kernel.one_step, autograph=False) if step is None else step
     results = kernel.bootstrap_results(state)
     accept_prob = []
     for i in range(num_steps):
@@ -58,14 +58,17 @@ def no_drift_p_value(before, after):
     return min(1.0, 2 * z.size * scipy.stats.norm.sf(np.max(np.abs(z))))
 
 
-def invariance_p_value(kernel, target: Target, seed, batch_shape=(50_000,), num_steps=10):
+def invariance_p_value(
+    kernel, target: Target, seed, batch_shape=(50_000,), num_steps=10, step=None
+):
     """(p-value, mean acceptance): do a few steps from exact draws leave exact draws?
 
     The p-value holds for two tests together: the law after the steps against fresh draws, and the
-    drift of the same functions and their squares along the chains.
+    drift of the same functions and their squares along the chains. `step` is the kernel's if it has
+    been traced already.
     """
     start = target.draw([seed, 0], batch_shape)
-    end, accept_prob = take_steps(kernel, start, num_steps, seed)
+    end, accept_prob = take_steps(kernel, start, num_steps, seed, step)
     before, after, fresh = (
         projections(target, state, seed)
         for state in (start, end, target.draw([seed, 1], batch_shape))

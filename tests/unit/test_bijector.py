@@ -149,7 +149,7 @@ def _state(num_chains=CHAINS):
 def test_a_kernel_learns_a_coupling_of_tfp(num_leapfrog_steps, jit_compile, rng):
     flow, _ = _coupling_flow(rng)
     kernel = _kernel(flow, num_leapfrog_steps)
-    step = tf.function(kernel.one_step, jit_compile=jit_compile)
+    step = tf.function(kernel.one_step, jit_compile=jit_compile, autograph=False)
     state, start = _state(), kernel.bootstrap_results(_state())
     results = start
     for i in range(5):
@@ -176,7 +176,7 @@ def test_two_couplings_of_tfp_and_two_steps_are_too_much_for_xla(rng):
     state = _state(num_chains=7)
     for num_leapfrog_steps in (1, 2):
         kernel = _kernel(flow, num_leapfrog_steps)
-        step = tf.function(kernel.one_step, jit_compile=True)
+        step = tf.function(kernel.one_step, jit_compile=True, autograph=False)
         arguments = state, kernel.bootstrap_results(state), tf.constant([1, 2])
         if num_leapfrog_steps == 1:
             step.get_concrete_function(*arguments)

@@ -14,7 +14,7 @@ def test_when(condition, mode):
         return branching.when(condition, lambda old: (old[0] + 1, {'b': 2 * old[1]['b']}), value)
 
     if mode != 'eager':
-        run = tf.function(run, jit_compile=mode == 'XLA')
+        run = tf.function(run, jit_compile=mode == 'XLA', autograph=False)
     value = (tf.constant(3), {'b': tf.constant([1.0, np.nan])})
     first, second = run(tf.constant(condition), value)
     assert int(first) == 3 + condition

@@ -54,7 +54,7 @@ def whole(program, state):
 
 
 def test_takes_the_steps_of_a_plain_loop(whole, state):
-    step, results = tf.function(KERNEL.one_step), KERNEL.bootstrap_results(state)
+    step, results = tf.function(KERNEL.one_step, autograph=False), KERNEL.bootstrap_results(state)
     replica_seed = random.fold_in(SEED, tf.constant(0))
     ((states,), ((first, count),)) = whole.all_states.replicas, whole.trace.replicas
     for i in range(8):

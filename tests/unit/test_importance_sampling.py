@@ -118,7 +118,7 @@ def test_effects_without_spread_in_single_precision(jit_compile, seed):
     estimator = estimators.importance_sampling(joint, prior_instrument, DATA.size, 20)
     noise = tf.random.stateless_normal([log_scales.size, estimator.noise_size], [seed, 3])
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run(theta):
         return log_density.value_and_gradients(
             lambda x: estimator.log_likelihood(noise, x), [theta]

@@ -139,7 +139,7 @@ def test_evaluates_the_target_exactly_once_a_step(num_steps, setting):
 
 def test_xla_runs_the_long_loop(setting):
     """From L = 3 on it is a loop; noise is injected, so only rounding differs."""
-    compiled = tf.function(lambda: propose(7, setting), jit_compile=True)()
+    compiled = tf.function(lambda: propose(7, setting), jit_compile=True, autograph=False)()
     for a, e in zip(tf.nest.flatten(compiled), tf.nest.flatten(propose(7, setting)), strict=True):
         np.testing.assert_allclose(a, e, atol=1e-12)
 
@@ -215,7 +215,7 @@ def test_random_lengths_are_uniform(stateless_seed):
     proposal = proposals.leapfrog(lengths)
     seeds = tf.stack([tf.fill([num_draws], stateless_seed()[0]), tf.range(num_draws)], axis=1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw_lengths():
         return tf.map_fn(
             lambda seed: proposal.draw(seed, 1, 1, tf.float32).num_steps,

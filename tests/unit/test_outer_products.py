@@ -16,7 +16,7 @@ def test_diagonal(sizes, is_static, rng):
     left, right = ([rng.normal(size=[size, SIZE]) for size in sizes] for _ in range(2))
     signature = [tf.TensorSpec([size if is_static else None, SIZE], tf.float64) for size in sizes]
 
-    @tf.function(input_signature=[signature, signature])
+    @tf.function(input_signature=[signature, signature], autograph=False)
     def diagonal(left, right):
         return outer_products.diagonal(Pairs(left, right))
 

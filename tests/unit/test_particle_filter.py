@@ -65,7 +65,9 @@ def draw(estimator, num, seed, stream=0):
 def test_the_estimate_is_unbiased(transition, seed):
     estimator = make(20, transition)
     theta = tf.fill([5000], tf.constant(THETA, tf.float64))
-    value = tf.function(estimator.log_likelihood)(draw(estimator, 5000, seed), theta)
+    value = tf.function(estimator.log_likelihood, autograph=False)(
+        draw(estimator, 5000, seed), theta
+    )
     ratio = np.exp(value - kalman())
     z = (ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size))
     assert abs(z) < largest_z(1)
@@ -138,7 +140,7 @@ def test_resampling_compares_no_particle_with_every_other(batch):
     from tfp_adaptive.estimators.particle_filter import _Cloud, resampled
 
     cloud = _Cloud(tf.zeros([*batch, 1013, 1]), tf.zeros([*batch, 1013]), ())
-    program = tf.function(lambda *a: resampled(*a).particles, jit_compile=True)
+    program = tf.function(lambda *a: resampled(*a).particles, jit_compile=True, autograph=False)
     text = program.experimental_get_compiler_ir(cloud, tf.fill(batch, 0.5))(stage='hlo')
     assert '1013' in text
     assert not re.search(r'\[[\d,]*1013,1013\b', text)
@@ -169,7 +171,9 @@ def test_the_smoothed_score_is_that_of_kalman(transition, seed):
     """E[p-hat times its score] = grad p, with a lag as long as the series."""
     estimator = make(20, transition, lag=6, **DENSITIES)
     theta = tf.fill([20_000], tf.constant(THETA, tf.float64))
-    value, score = tf.function(value_and_score)(estimator, draw(estimator, 20_000, seed), theta)
+    value, score = tf.function(value_and_score, autograph=False)(
+        estimator, draw(estimator, 20_000, seed), theta
+    )
     np.testing.assert_allclose(
         value[:9], make(20, transition).log_likelihood(draw(estimator, 20_000, seed)[:9], theta[:9])
     )
@@ -178,7 +182,7 @@ def test_the_smoothed_score_is_that_of_kalman(transition, seed):
     z = (np.mean(terms) - slope) / (np.std(terms) / np.sqrt(20_000))
     assert abs(z) < largest_z(1)
     # the test can tell: with ancestors held fixed the derivative is another one
-    other = tf.function(value_and_score)(
+    other = tf.function(value_and_score, autograph=False)(
         make(20, transition), draw(estimator, 20_000, seed), theta
     )[1]
     assert abs(np.mean(np.exp(value - kalman()) * other) - slope) > 5 * np.std(terms) / 141
@@ -206,7 +210,11 @@ def test_a_shorter_lag_is_less_noisy(seed):
     noise = draw(make(20), 4000, seed)
     theta = tf.fill([4000], tf.constant(THETA, tf.float64))
     spread = [
-        np.var(tf.function(value_and_score)(make(20, lag=lag, **DENSITIES), noise, theta)[1])
+        np.var(
+            tf.function(value_and_score, autograph=False)(
+                make(20, lag=lag, **DENSITIES), noise, theta
+            )[1]
+        )
         for lag in (1, 6)
     ]
     assert spread[0] < spread[1]
@@ -216,7 +224,9 @@ def test_the_smoothed_score_in_xla(seed):
     estimator = make(10, lag=3, **DENSITIES)
     noise, theta = draw(estimator, 4, seed), tf.fill([4], tf.constant(THETA, tf.float64))
     eager = value_and_score(estimator, noise, theta)
-    compiled = tf.function(value_and_score, jit_compile=True)(estimator, noise, theta)
+    compiled = tf.function(value_and_score, jit_compile=True, autograph=False)(
+        estimator, noise, theta
+    )
     for one, other in zip(compiled, eager, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
@@ -228,7 +238,9 @@ def test_chain_dimensions_and_xla(batch, seed):
     theta = tf.fill(batch, tf.constant(THETA, tf.float64))
     eager = estimator.log_likelihood(noise, theta)
     assert eager.shape == batch
-    compiled = tf.function(estimator.log_likelihood, jit_compile=True)(noise, theta)
+    compiled = tf.function(estimator.log_likelihood, jit_compile=True, autograph=False)(
+        noise, theta
+    )
     np.testing.assert_allclose(compiled, eager, rtol=1e-9)
 
 

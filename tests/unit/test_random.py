@@ -51,7 +51,9 @@ def draw_everything(seed):
 def test_the_same_numbers_in_every_mode(jit_compile, stateless_seed):
     """Bit for bit, but for the rounding of the logarithm and of sums of products."""
     eager = draw_everything(stateless_seed())
-    compiled = tf.function(draw_everything, jit_compile=jit_compile)(stateless_seed())
+    compiled = tf.function(draw_everything, jit_compile=jit_compile, autograph=False)(
+        stateless_seed()
+    )
     for a, b in zip(eager[:-2], compiled[:-2], strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_allclose(eager[-2], compiled[-2], rtol=1e-5)
@@ -171,7 +173,7 @@ def test_below(bound, stateless_seed):
     """Each value as often as the others, within 4 standard errors, over folded seeds."""
     num = 5000
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw():
         return tf.map_fn(
             lambda i: random.below(bound, random.fold_in(stateless_seed(), i)), tf.range(num)
@@ -207,7 +209,7 @@ def test_children_of_one_seed_are_independent(stateless_seed):
 def test_unknown_shape(stateless_seed):
     """The number of chains may be known only when the program runs; the numbers are the same."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])], autograph=False)
     def like(x):
         return draw([tf.shape(x)[0], 3])
 

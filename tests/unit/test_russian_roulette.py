@@ -70,7 +70,7 @@ def estimate(
 def repeat(fn, num, seed, dtype):
     """[fn(seed_0), fn(seed_1), ...] stacked, in one graph: eager loops are slow."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():
         seeds = tf.stack([tf.fill([num], seed[0]), tf.range(num)], axis=1)
         return tf.map_fn(fn, seeds, fn_output_signature=dtype)

@@ -60,7 +60,7 @@ def test_against_the_twin(name, jit_compile, seed):
     method, twin = METHODS[name]
     s, y, first = problem(seed)
     is_used = np.random.default_rng([seed, 1]).random([3, 6]) < 0.8
-    compiled = tf.function(method, jit_compile=jit_compile)
+    compiled = tf.function(method, jit_compile=jit_compile, autograph=False)
     matrix, _ = compiled(*(tf.constant(x) for x in (s, y, first, is_used)))
     for c in range(3):
         rows = is_used[c]

@@ -99,7 +99,7 @@ def test_the_posterior_of_either_estimate(seed):
 
     def law_of(estimator):
         compiled = estimator._replace(
-            log_likelihood=tf.function(estimator.log_likelihood, jit_compile=True)
+            log_likelihood=tf.function(estimator.log_likelihood, jit_compile=True, autograph=False)
         )
         values = np.stack([estimates(compiled, seed, 2000, theta) for theta in places])
         peak = values.max()
@@ -156,7 +156,7 @@ def test_chain_dimensions_xla_and_score(batch, mode, seed):
 
     value, score = both(noise, theta)
     assert value.shape == batch
-    compiled = tf.function(both, jit_compile=True)(noise, theta)
+    compiled = tf.function(both, jit_compile=True, autograph=False)(noise, theta)
     np.testing.assert_allclose(compiled[0], value, rtol=1e-9)
     np.testing.assert_allclose(compiled[1], score, rtol=1e-7)
     for i in range(2):

@@ -75,7 +75,7 @@ def test_euclidean_gradient_is_the_relative_one_pulled_back(rng, size, num_pairs
 def test_euclidean_gradient_of_an_unknown_number_of_pairs(rng):
     factor, (left, right) = _factor(rng, 30), rng.normal(size=[2, 50, 30])
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 30], tf.float64)] * 2)
+    @tf.function(input_signature=[tf.TensorSpec([None, 30], tf.float64)] * 2, autograph=False)
     def gradient(left, right):
         return triangular.euclidean_gradient(tf.constant(factor), Pairs((left,), (right,)))
 
