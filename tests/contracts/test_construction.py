@@ -8,9 +8,21 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, one_kernel_of_each_class
+from tests.support.catalogue import (
+    DEFAULT,
+    KERNELS,
+    ONE_OF_EACH_CLASS,
+    one_kernel_of_each_class,
+)
 
 TARGET = targets.SKEWED
+
+
+def test_there_is_one_of_each_class():
+    kernels = {entry.name: type(entry.make(TARGET.log_prob, 5)) for entry in KERNELS}
+    chosen = [kernels[name] for name in ONE_OF_EACH_CLASS]
+    assert set(chosen) == set(kernels.values())
+    assert len(set(chosen)) == len(chosen)
 
 
 @one_kernel_of_each_class
