@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 
 from experiments import targets
 from experiments.targets import gaussian, hard, logistic_regression, stochastic_volatility
+from experiments.targets.posteriors import POSTERIORS, SAME_IN_OTHER_COORDINATES
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -229,3 +230,16 @@ def test_dates_of_returns_are_those_of_known_days():
         assert abs(dates[index] - np.datetime64(day, 's')) <= np.timedelta64(4, 'D')
     assert dates[-1] == np.datetime64('2020-06-24', 's')
     np.testing.assert_array_equal(stochastic_volatility.dates(10), dates[-10:])
+
+
+@pytest.mark.parametrize('label', SAME_IN_OTHER_COORDINATES)
+def test_posteriors_in_other_coordinates_are_the_same(label, rng):
+    """Their log-densities differ by the volume of the map, here by finite differences."""
+    make, bring = SAME_IN_OTHER_COORDINATES[label]
+    other, own = make(), POSTERIORS[label]()
+    unit, step = np.eye(other.event_size), 1e-6
+    for q in rng.normal(size=[3, other.event_size]) / 2:
+        jacobian = (bring(q + step * unit) - bring(q - step * unit)) / (2 * step)
+        volume = np.linalg.slogdet(jacobian)[1]
+        difference = other.log_prob(tf.constant(q)) - own.log_prob(tf.constant(bring(q)))
+        assert float(difference) == pytest.approx(volume, abs=1e-6)

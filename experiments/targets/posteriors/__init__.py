@@ -18,7 +18,7 @@ from experiments.targets.posteriors import (
 )
 from experiments.targets.posteriors.parts import uniform_start
 
-__all__ = ['POSTERIORS', 'uniform_start']
+__all__ = ['POSTERIORS', 'SAME_IN_OTHER_COORDINATES', 'uniform_start']
 
 POSTERIORS: dict[str, Callable[[], Target]] = {
     'line through years': regressions.line_through_years,
@@ -56,3 +56,12 @@ POSTERIORS: dict[str, Callable[[], Target]] = {
     'rotated 1e6': lambda: gaussian.gaussian('rotated', num_dims=300, condition_number=1e6),
 }
 """label -> what makes the target."""
+
+SAME_IN_OTHER_COORDINATES: dict[str, tuple[Callable[[], Target], Callable]] = {
+    'eight schools centred': (
+        lambda: hierarchies.eight_schools(centred=False),
+        hierarchies.centred_schools,
+    ),
+}
+"""label -> (what makes the same posterior in coordinates without a funnel, how its draws become
+those of the label)."""

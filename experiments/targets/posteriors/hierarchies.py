@@ -39,6 +39,16 @@ def eight_schools(centred: bool) -> Target:
     return posterior(name, 'Rubin (1981)', log_joint, **parts)
 
 
+def centred_schools(draws: np.ndarray) -> np.ndarray:
+    """Draws of the schools that are not centred, in the coordinates of those that are.
+
+    Args:
+      draws: [..., 10], mu, log tau and the standard normals.
+    """
+    mu, tau, z = draws[..., :1], np.exp(draws[..., 1:2]), draws[..., 2:]
+    return np.concatenate([draws[..., :2], mu + tau * z], axis=-1)
+
+
 def varying_intercepts(num_groups: int = 40, num_rows: int = 800) -> Target:
     """A measurement in houses of 40 counties of unequal size, each with its own level.
 
