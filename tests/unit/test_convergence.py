@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import runs
+from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings import convergence, settling
 
 NUM_RESULTS, NUM_CHAINS, EVENT_SIZE = 600, 4, 3
@@ -75,7 +76,7 @@ def test_chains_that_never_move_are_stuck_even_if_all_are():
 def test_blocks_change_nothing_for_stuck_chains(draws, monkeypatch):
     draws[100:, 2] = draws[99, 2]
     expected = runs.run_of_draws(draws).warnings
-    monkeypatch.setattr(convergence, '_BLOCK_BYTES', 1)
+    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 1)
     assert runs.run_of_draws(draws).warnings == expected
 
 
