@@ -78,6 +78,8 @@ def _group(item):
 
 def pytest_runtest_teardown(item, nextitem):
     """Gives back what tracing and compiling leave unused: half of the memory of a long session."""
+    if nextitem is None or _group(nextitem) != _group(item):
+        _set_seed_of_tensorflow(item.config)
     if nextitem is None or nextitem.path != item.path:
         trim = getattr(_LIBC, 'malloc_trim', None)
         if trim is not None:
@@ -114,9 +116,14 @@ def _fixed_global_seed(seed):
 
 @pytest.fixture(autouse=True, scope='session')
 def _fixed_global_seed_of_tensorflow(request):
-    """Once a session: it makes TensorFlow forget every program that it has prepared to run.
+    """A test that draws from TensorFlow's global state must hold for any draws."""
+    _set_seed_of_tensorflow(request.config)
 
-    Preparing one again takes about a second. A test that draws from TensorFlow's global state must
-    hold for any draws.
+
+def _set_seed_of_tensorflow(config):
+    """Once a session and after each group of tests, not before each test.
+
+    It makes TensorFlow forget every program that it has prepared to run. Preparing one again takes
+    about a second, keeping all takes gigabytes.
     """
-    tf.random.set_seed(_BASE_SEED + request.config.getoption('--vary-seed'))
+    tf.random.set_seed(_BASE_SEED + config.getoption('--vary-seed'))
