@@ -220,14 +220,14 @@ def funnel(q):
 
 def test_chains_that_stay_at_one_point_try_rejected_moves_again(tmp_path, monkeypatch):
     """One step does not suit all places of a funnel; the run can be gone on with, too."""
-    monkeypatch.setattr(thinning, 'MAX_DELAYED_STEPS_PER_DRAW', 8)
-    settings = {'initial_state': tf.zeros([10]), 'num_chains': 10, 'num_results': 500}
+    monkeypatch.setattr(thinning, 'MAX_DELAYED_STEPS_PER_DRAW', 2)
+    settings = {'initial_state': tf.zeros([10]), 'num_chains': 10, 'num_results': 400}
     settings |= {'num_warmup_steps': 300, 'checkpoint': tmp_path / 'run.npz'}
     found = run(funnel, **settings)
     assert found.is_delayed
-    assert found.stop_reason.endswith('one every 8 steps with delayed rejection.')
+    assert found.stop_reason.endswith('one every 2 steps with delayed rejection.')
     # three for each step of these draws, and those of the first draws
-    assert found.diagnostics.num_sampling_gradients == 3 * 500 * 8 + 500 + 1
+    assert found.diagnostics.num_sampling_gradients == 3 * 400 * 2 + 400 + 1
     assert not any('too timid' in concern for concern in found.warnings)
     again = run(funnel, **settings)
     assert_identical(again.states, found.states)
