@@ -7,9 +7,11 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tests.support.statistics import FALSE_ALARM, largest_z
 from tests.unit.problems import packed
 from tfp_adaptive.internal import lbfgs
+from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -146,6 +148,35 @@ def test_all_chains_stay_where_descents_end_at_very_different_densities(rng, see
     assert not np.any(arrival.has_moved)
     assert not np.any(arrival.is_restarted)
     np.testing.assert_array_equal(arrival.position, position)
+
+
+def test_a_walk_begins_where_the_density_is_resolved(rng, seed):
+    """At the start, or where the way down comes to a log-density that float32 has to a nat."""
+    near, far = starts(rng, 101), starts(rng, 101, radius=15.0)
+    bound = 1 / (10 * np.finfo(np.float32).eps)
+    resolved = run(volatility, near, seed).resolved
+    is_near = np.abs(volatility(near)) < bound
+    assert np.mean(is_near) > 0.9
+    np.testing.assert_array_equal(resolved[is_near], near[is_near])
+    is_far = np.abs(volatility(far)) > bound
+    assert 5 < np.sum(is_far) < NUM_CHAINS
+    found = np.abs(volatility(run(volatility, far, seed).resolved))[is_far]
+    assert np.mean(found < bound) > 0.9
+
+
+def test_sample_walks_into_a_funnel(rng, seed):
+    """And counts what that took: a quarter of the warm-up for the descent, and one for the walk."""
+    kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
+    state = starts(rng, 101, radius=10.0)[:10]
+    begin = make_arrival(kernel, kernel.bootstrap_results, (10,), jit_compile=False)
+    arrived = begin(state, tf.constant([seed, 0]), 400)
+    assert np.min(volatility(state)) < -1e5
+    assert np.min(volatility(arrived.position.state)) > -2000
+    descend = tf.function(functools.partial(arrive.arrive, packed(volatility, state)))
+    down = descend(state, tf.constant([seed, 0]), tf.constant(100))
+    expected = down.num_gradients + down.num_values + 100
+    # after either, two for the scale; and two of the kernel
+    assert arrived.position.kernel_results.info.num_gradients == expected + 2 * 2 + 2
 
 
 def spurious(x):

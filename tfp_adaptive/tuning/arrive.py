@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, lbfgs, random
+from tfp_adaptive.internal import chains, lbfgs, loops, random
 from tfp_adaptive.tuning import descent, donors
 from tfp_adaptive.typing import LogDensity, Tensor
 
@@ -112,7 +112,7 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
 
     def step(path, seed):
         path = _step(target, path, random.fold_in(seed, path.num_gradients))
-        return path, _varying(seed)
+        return path, loops.varying(seed)
 
     # a density that holds a loop of its own can be differentiated in a bounded loop alone
     path, _ = tf.while_loop(
@@ -195,7 +195,7 @@ def _fit(target, now, seed):
 
     def add(index, total, seed):
         z = _normal(now.memory, random.fold_in(seed, index))
-        return index + 1, total + target.value(now.position + z), _varying(seed)
+        return index + 1, total + target.value(now.position + z), loops.varying(seed)
 
     _, total, _ = tf.while_loop(
         lambda index, *_: index < _NUM_DRAWS,
@@ -249,7 +249,7 @@ def _draw_near(target, best, width, seed):
         trial = best.centre + tf.gather(tf.constant(_WIDTHS, z.dtype), index) * z
         fits = target.value(trial) >= best.log_prob - width
         position = chains.where(fits & ~is_placed, trial, position)
-        return index + 1, position, is_placed | fits, _varying(z)
+        return index + 1, position, is_placed | fits, loops.varying(z)
 
     _, position, *_ = tf.while_loop(
         lambda index, *_: index < len(_WIDTHS),
@@ -258,12 +258,3 @@ def _draw_near(target, best, width, seed):
         maximum_iterations=len(_WIDTHS),
     )
     return position, len(_WIDTHS)
-
-
-def _varying(x):
-    """The same value, which XLA cannot see to be that of the round before.
-
-    XLA takes all that an auto-batched density is computed from, and that does not vary in a loop,
-    for a constant of the program, and would compile anew for every seed.
-    """
-    return x + tf.zeros([], x.dtype)

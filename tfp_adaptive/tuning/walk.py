@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, random
+from tfp_adaptive.internal import chains, loops, random
 from tfp_adaptive.proposals.leapfrog import leapfrog
 from tfp_adaptive.tuning import donors
 from tfp_adaptive.typing import ChainState, LinearMap, LogDensity, Tensor
@@ -74,7 +74,7 @@ def walk(target: LogDensity, position: Tensor, seed: Tensor, num_steps: Tensor) 
         )
         log_step_size += _RATE * (accept_prob - _ACCEPT_PROB)
         log_step_size = tf.where(is_first, _first_step_size(state.score), log_step_size)
-        return index + 1, state, log_step_size, seed + tf.zeros_like(seed)
+        return index + 1, state, log_step_size, loops.varying(seed)
 
     zero = tf.zeros_like(position[:, 0])
     start = ChainState(position, zero, tf.zeros_like(position))

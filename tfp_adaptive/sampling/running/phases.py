@@ -116,21 +116,11 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
     start_seconds += time.perf_counter() - before
     drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
     compile_seconds = warmup.compile_seconds + drawn.compile_seconds
-    missing, most = math.inf, thinning.MAX_STEPS_PER_DRAW
-
-    def are_stuck(drawn):
-        return thinning.are_stuck(drawn.rows.parts, len(start.batch_shape))
-
+    missing = math.inf
     while orders.until is None and orders.num_between is None:
-        before, apart = missing, thinning.APART
-        if setup.can_delay and not drawn.is_delayed and are_stuck(drawn):
-            before, apart, most = math.inf, math.inf, thinning.MAX_DELAYED_STEPS_PER_DRAW
-        num_draws = drawn.position.num_rows * start.num_chains
-        missing = thinning.shortfall(drawn.figures, num_draws, apart)
-        count = thinning.steps_per_draw(program.steps_per_row, missing, before, most)
+        count, is_delayed, missing = _next_steps(drawn, missing, setup.can_delay, start)
         if count == program.steps_per_row:
             break
-        is_delayed = drawn.is_delayed or math.isinf(apart)
         phase = f'thinned-{count}'
         first = store.restore(phase, drawn.position.anew())
         program = setup.make_sampling(warmup.position, first, count, is_delayed)
@@ -146,6 +136,20 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
         start_seconds=start_seconds,
         compile_seconds=compile_seconds,
     )
+
+
+def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
+    """(steps of a draw, whether rejected moves are tried once more, what is missing)."""
+    num_steps, num_draws = drawn.program.steps_per_row, drawn.position.num_rows * start.num_chains
+    if can_delay and not drawn.is_delayed:
+        missing = thinning.shortfall(drawn.figures, num_draws, max_rhat=math.inf)
+        if missing > 1 and thinning.are_stuck(drawn.rows.parts, len(start.batch_shape)):
+            most = thinning.MAX_DELAYED_STEPS_PER_DRAW
+            return thinning.steps_per_draw(num_steps, missing, most=most), True, missing
+    missing = thinning.shortfall(drawn.figures, num_draws)
+    most = thinning.MAX_DELAYED_STEPS_PER_DRAW if drawn.is_delayed else thinning.MAX_STEPS_PER_DRAW
+    count = thinning.steps_per_draw(num_steps, missing, before, most)
+    return count, drawn.is_delayed, missing
 
 
 def _warm_up(program, first, store, orders) -> Execution:
