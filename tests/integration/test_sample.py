@@ -272,6 +272,17 @@ def test_chains_without_a_finite_start_begin_where_others_do():
     assert len(np.unique(found.states[-1], axis=0)) == 5
 
 
+def test_starts_that_rounding_puts_on_a_bound_begin_where_others_do():
+    share = tfd.Beta(3.0, 2.0)
+    starts = np.array([0.3, 1.0, 0.6], np.float32)
+    settings = {'num_warmup_steps': 0, 'num_results': 5, 'kernel': make_hmc}
+    with pytest.warns(tfpa.sampling.SamplingWarning, match='1 of 3 chains were given a start'):
+        found = run(share, initial_state=starts, **settings)
+    assert found.diagnostics.num_moved_starts == 1
+    with pytest.raises(ValueError, match='not finite at `initial_state` for 1 of 3'):
+        run(gaussian, initial_state=np.array([[0.0], [np.nan], [1]], np.float32), **settings)
+
+
 def test_starts_that_move_keep_the_parts_of_a_chain_together():
     def density(a, b):
         inside = tf.reduce_all(a > 0, axis=-1) & (b > 0)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.coordinates import part_names, template
+from tfp_adaptive.sampling.targets import softplus
 from tfp_adaptive.sampling.targets.model import Model
 
 tfb = tfp.bijectors
@@ -107,8 +108,9 @@ def _with_bijector(target, log_prob, bijector, *, names=None, **settings):
 
     def log_prob_fn(*parts):
         free = pack(parts)
-        log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
-        return log_prob(bijector.forward(free)) + log_det
+        with softplus.in_bijectors():
+            log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
+            return log_prob(bijector.forward(free)) + log_det
 
     def constrain(parts):
         return tf.nest.flatten(bijector.forward(pack(parts)))

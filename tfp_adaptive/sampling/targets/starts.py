@@ -85,7 +85,7 @@ def find_start(
             _check_finite(is_finite)
             parts = dispersed(density, num_chains, seed, around=parts)
             log_probs, is_finite = density.evaluate(parts)
-        elif log_probs.shape.rank and _can_move(parts, is_finite):
+        elif log_probs.shape.rank and _can_move(initial_state, is_finite):
             num_moved = int(np.sum(~is_finite))
             parts = _moved(parts, is_finite, seed)
             log_probs, is_finite = density.evaluate(parts)
@@ -127,9 +127,12 @@ def _evaluate_given(density, parts, num_chains):
         return log_probs[0], is_finite[0]
 
 
-def _can_move(parts: list, is_finite: np.ndarray) -> bool:
-    """Whether some chains start well, and others at numbers where the density is not finite."""
-    is_number = all(np.isfinite(part).all() for part in parts)
+def _can_move(initial_state: Any, is_finite: np.ndarray) -> bool:
+    """Whether some chains start well, and others at numbers where the density is not finite.
+
+    Unconstrained parts are infinite where rounding has put a start on a bound of the support.
+    """
+    is_number = all(np.isfinite(part).all() for part in tf.nest.flatten(initial_state))
     return is_number and 0 < np.sum(is_finite) < is_finite.size
 
 
