@@ -18,7 +18,7 @@ KERNELS: dict[str, dict[str, Any]] = {
 BORDERED = 'L=6 refreshed 0.5 bordered band'
 """The kernel of the stochastic volatility experiment."""
 
-_PRECONDITIONERS: dict[str, Callable] = {
+PRECONDITIONERS: dict[str, Callable] = {
     'cholesky': tfpa.preconditioners.cholesky,
     'diagonal': tfpa.preconditioners.diagonal,
     'banded': lambda: tfpa.preconditioners.banded(bandwidth=1),
@@ -46,7 +46,7 @@ def arguments_of(label: str, preconditioner: str = 'cholesky') -> dict[str, Any]
         }
     if label not in KERNELS:
         raise ExperimentError(f'no kernel {label!r}; there are {", ".join(KERNELS)}, {BORDERED}.')
-    return {**KERNELS[label], 'preconditioner': _PRECONDITIONERS[preconditioner]()}
+    return {**KERNELS[label], 'preconditioner': PRECONDITIONERS[preconditioner]()}
 
 
 def make(

@@ -1,5 +1,6 @@
 """What an experiment does: one function a module, from a configuration to an `Outcome`."""
 
+from experiments.jobs.accelerator import accelerator_steps
 from experiments.jobs.adaptation_pictures import adaptation_pictures
 from experiments.jobs.banana import banana
 from experiments.jobs.comparison import comparison
@@ -23,6 +24,7 @@ from experiments.jobs.windowed_nuts import windowed_nuts
 __all__ = ['JOBS', 'Outcome']
 
 JOBS = {
+    'accelerator': accelerator_steps,
     'adaptation_pictures': adaptation_pictures,
     'banana': banana,
     'comparison': comparison,

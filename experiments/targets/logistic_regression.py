@@ -50,10 +50,17 @@ def make_log_prob(design: np.ndarray, labels: np.ndarray):
     Returns:
       A function of q [..., d] that is finite for any logit.
     """
-    signed_design = ((2 * labels - 1)[:, np.newaxis] * design).T
+    return of_signed_design(((2 * labels - 1)[:, np.newaxis] * design).T)
+
+
+def of_signed_design(signed_design: np.ndarray | tf.Tensor):
+    """The same of a design [d, n] whose columns have the sign of their labels.
+
+    It may be a tensor of the program that evaluates the log-density.
+    """
 
     def log_prob(q):
-        logits = tf.tensordot(q, tf.constant(signed_design, q.dtype), axes=1)
+        logits = tf.tensordot(q, tf.convert_to_tensor(signed_design, q.dtype), axes=1)
         # log sigmoid(z) that never overflows, with slope 1/2 at 0, and 1.5 times as fast under XLA
         # as TensorFlow's
         size = tf.abs(logits)

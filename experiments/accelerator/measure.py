@@ -1,0 +1,256 @@
+"""Runs the exported programs: `python experiments/accelerator/measure.py FOLDER`.
+
+It needs JAX and NumPy, and nothing else of this repository; BlackJAX too with --peers. What it
+finds is written to FOLDER/measured-PLATFORM.json after every program, and what is in there is not
+measured again.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import platform as machines
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+_CALLS = 3
+"""Of each length, whose median counts."""
+_NUM_MEANS = 100
+"""Coordinates whose means are kept."""
+
+
+def main() -> None:
+    """Measures what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('folder', type=pathlib.Path)
+    parser.add_argument('--peers', action='store_true', help='BlackJAX on German credit as well')
+    options = parser.parse_args()
+    platform = 'CPU' if jax.default_backend() == 'cpu' else 'GPU'
+    path = options.folder / f'measured-{platform}.json'
+    found = json.loads(path.read_text()) if path.exists() else {'rows': []}
+    found['environment'] = _environment()
+    done = {(row['sampler'], row['target'], row['num_chains']) for row in found['rows']}
+    manifest = json.loads((options.folder / 'programs.json').read_text())
+    settings = manifest['settings']
+    for entry in manifest['programs']:
+        key = 'ours', entry['target'], entry['num_chains']
+        if entry['platform'] != platform or key in done:
+            continue
+        begin = time.perf_counter()
+        row = {
+            'sampler': 'ours',
+            **{name: entry[name] for name in ('target', 'num_dims', 'num_chains')},
+            'num_leapfrog_steps': entry['num_leapfrog_steps'],
+            **measure(entry, options.folder, settings),
+        }
+        found['rows'].append(row)
+        path.write_text(json.dumps(found, indent=1))
+        print(f'{time.perf_counter() - begin:.0f} s', row, flush=True)
+    if options.peers:
+        for num_chains in settings['peer_chains']:
+            if ('ChEES-HMC', 'German credit', num_chains) not in done:
+                row = chees(options.folder, num_chains, settings)
+                found['rows'].append(row)
+                path.write_text(json.dumps(found, indent=1))
+                print(row, flush=True)
+
+
+def measure(entry: dict, folder: pathlib.Path, settings: dict) -> dict:
+    """Seconds a gradient and a step, and the efficiency of one run."""
+    begin = time.perf_counter()
+    gradients = compiled(folder, entry['gradients'])
+    steps = compiled(folder, entry['steps'])
+    compiling = time.perf_counter() - begin
+    # a seed of its own for the CPU, so that means on the two can be compared
+    seed = settings['seed'] + (entry['platform'] == 'CPU')
+    most = settings['num_warmup_steps']
+    num_results = settings['num_results']
+    per_gradient = seconds_each(lambda count: gradients(seed, count), settings['seconds'])
+    learning = seconds_each(lambda count: steps(seed, count, 0), settings['seconds'], most)
+    frozen = seconds_each(lambda count: steps(seed, 0, count), settings['seconds'])
+    times = {
+        'compile_seconds': compiling,
+        'gradient_seconds': per_gradient,
+        'adaptive_seconds': learning,
+        'frozen_seconds': frozen,
+        'num_results': num_results,
+    }
+    if most * learning + num_results * frozen > settings['most_seconds']:
+        return times
+    begin = time.perf_counter()
+    middle, *moments, accepted = steps(seed, most, num_results)
+    seconds = time.perf_counter() - begin
+    return {
+        **times,
+        'run_seconds': seconds,
+        'acceptance': float(accepted.mean()),
+        **judge(middle, moments),
+    }
+
+
+def compiled(folder: pathlib.Path, program: dict):
+    """A function of whole numbers that runs one exported program on this machine."""
+    numbers = [jnp.int32(0)] * program['num_arguments']
+
+    def alike(*numbers):
+        return tuple(jnp.zeros(shape, jnp.float32) + numbers[0] for shape in program['shapes'])
+
+    # JAX runs what it has exported itself: the module of a function that looks alike is replaced
+    exported = export.export(jax.jit(alike, keep_unused=True))(*numbers)
+    module = (folder / program['file']).read_bytes()
+    ours = dataclasses.replace(exported, mlir_module_serialized=module)
+    run = jax.jit(ours.call).lower(*numbers).compile()
+    return lambda *values: jax.block_until_ready(run(*map(jnp.int32, values)))
+
+
+def seconds_each(call, seconds: float, most: int = 10**6) -> float:
+    """Seconds of one turn of a loop, from calls of two lengths, so that what both pay cancels.
+
+    Args:
+      call: function of the number of turns.
+      seconds: wanted for the longer calls.
+      most: turns.
+    """
+    call(1)
+    count = 4
+    while True:
+        begin = time.perf_counter()
+        call(count)
+        taken = time.perf_counter() - begin
+        if taken > seconds / 4 or count >= most:
+            break
+        count = min(most, 4 * count)
+    short = count // 4
+
+    def timed(length):
+        begin = time.perf_counter()
+        call(length)
+        return time.perf_counter() - begin
+
+    differences = [timed(count) - timed(short) for _ in range(_CALLS)]
+    return float(np.median(differences)) / (count - short)
+
+
+def judge(middle, moments) -> dict:
+    """Means with their standard errors, and the smallest effective size.
+
+    Both come from the scatter of the chains' means.
+
+    With C chains of variance s^2 whose means have the variance v, the draws are worth C s^2 / v;
+    its relative error is sqrt(2 / C), and so it is left out below 100 chains.
+
+    Args:
+      middle: [d], what the moments are about.
+      moments: means over each chain's draws of the first, second and fourth powers, [C, d] each.
+    """
+    first, second, fourth = (np.asarray(each, np.float64) for each in moments)
+    num_chains = len(first)
+    if num_chains < 100:
+        return {}
+    variance = second.mean(axis=0) - first.mean(axis=0) ** 2
+    of_squares = fourth.mean(axis=0) - second.mean(axis=0) ** 2
+    sizes = num_chains * np.stack(
+        [variance / first.var(axis=0, ddof=1), of_squares / second.var(axis=0, ddof=1)]
+    )
+    means = np.asarray(middle, np.float64) + first.mean(axis=0)
+    errors = first.std(axis=0, ddof=1) / np.sqrt(num_chains)
+    return {
+        'min_ess': float(sizes.min()),
+        'means': means[:_NUM_MEANS].tolist(),
+        'standard_errors': errors[:_NUM_MEANS].tolist(),
+    }
+
+
+def chees(folder: pathlib.Path, num_chains: int, settings: dict) -> dict:
+    """ChEES-HMC of BlackJAX on German credit, as in the benchmark's table of peers."""
+    import blackjax
+    import optax
+
+    data = np.load(folder / 'german.npz')
+    signed = jnp.asarray((2 * data['labels'] - 1)[:, np.newaxis] * data['design'], jnp.float32).T
+    num_dims = len(signed)
+
+    def log_prob(q):
+        logits = q @ signed
+        size = jnp.abs(logits)
+        return jnp.sum((logits - size) / 2 - jnp.log(1 + jnp.exp(-size))) - q @ q / 2
+
+    warmup = blackjax.chees_adaptation(
+        log_prob, num_chains, target_acceptance_rate=0.75, mass_matrix_estimation='diagonal'
+    )
+    functions = {}
+
+    def warm_up(key, position):
+        (states, parameters), _ = warmup.run(
+            key,
+            position,
+            0.1,
+            optax.adam(0.5, b1=0.0, b2=0.95),
+            num_steps=settings['num_warmup_steps'],
+            max_sampling_steps=settings['num_results'],
+        )
+        for name in ('next_random_arg_fn', 'integration_steps_fn'):
+            functions[name] = parameters.pop(name)
+        return states, parameters
+
+    def draw(key, states, parameters):
+        step = blackjax.dynamic_hmc(log_prob, **functions, **parameters).step
+        middle = states.position.mean(axis=0)
+
+        def body(carry, key):
+            states, sums = carry
+            states, info = jax.vmap(step)(jax.random.split(key, num_chains), states)
+            delta = states.position - middle
+            new = delta, delta**2, delta**4, info.num_integration_steps.astype(jnp.float32)
+            return (states, jax.tree.map(jnp.add, sums, new)), None
+
+        zeros = jnp.zeros([num_chains, num_dims])
+        sums = zeros, zeros, zeros, zeros[:, 0]
+        keys = jax.random.split(key, settings['num_results'])
+        (_, sums), _ = jax.lax.scan(body, (states, sums), keys)
+        return middle, *jax.tree.map(lambda each: each / settings['num_results'], sums)
+
+    key, warmup_key, start_key = jax.random.split(jax.random.key(settings['seed']), 3)
+    position = 0.1 * jax.random.normal(start_key, [num_chains, num_dims])
+    begin = time.perf_counter()
+    first = jax.jit(warm_up).lower(warmup_key, position).compile()
+    states, parameters = jax.block_until_ready(first(warmup_key, position))
+    second = jax.jit(draw).lower(key, states, parameters).compile()
+    jax.block_until_ready(second(key, states, parameters))
+    compiling = time.perf_counter() - begin
+    begin = time.perf_counter()
+    states, parameters = jax.block_until_ready(first(warmup_key, position))
+    between = time.perf_counter()
+    middle, *moments, lengths = jax.block_until_ready(second(key, states, parameters))
+    end = time.perf_counter()
+    return {
+        'sampler': 'ChEES-HMC',
+        'target': 'German credit',
+        'num_dims': num_dims,
+        'num_chains': num_chains,
+        'num_leapfrog_steps': float(lengths.mean()),
+        'compile_seconds': compiling,
+        'adaptive_seconds': (between - begin) / settings['num_warmup_steps'],
+        'frozen_seconds': (end - between) / settings['num_results'],
+        'run_seconds': end - begin,
+        'num_results': settings['num_results'],
+        **judge(middle, moments),
+    }
+
+
+def _environment() -> dict:
+    return {
+        'device': jax.devices()[0].device_kind,
+        'cores': os.cpu_count(),
+        'jax': jax.__version__,
+        'python': machines.python_version(),
+    }
+
+
+if __name__ == '__main__':
+    main()
