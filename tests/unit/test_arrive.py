@@ -81,6 +81,20 @@ def test_any_scale(dtype, radius, rng, seed):
     assert np.all(arrival.has_moved)
 
 
+def steep(x):
+    """Counts with a log link: exponential on one side, where gradients reach 1e36."""
+    return tf.reduce_sum(3 * x - tf.exp(2 * x), axis=-1)
+
+
+def test_where_squares_of_gradients_overflow(rng, seed):
+    position = tf.constant(rng.uniform(35.0, 41.0, [NUM_CHAINS, 3]), tf.float32)
+    assert np.all(np.abs(steep(position)) > 1e30)
+    arrival = run(steep, position, seed)
+    # the mode has -1.2
+    assert np.all(steep(arrival.position) > -20)
+    assert np.all(arrival.has_moved)
+
+
 def correlated(x):
     """Twelve coordinates of correlation .99."""
     size = x.shape[-1]

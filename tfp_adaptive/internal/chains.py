@@ -42,6 +42,13 @@ def squared_norm(x: tf.Tensor) -> tf.Tensor:
     return sum_of_row(tf.square(x))
 
 
+def norm(x: tf.Tensor) -> tf.Tensor:
+    """[C, D] -> [C] the length, also where its square would overflow."""
+    largest = tf.reduce_max(tf.abs(x), axis=-1)
+    unit = tf.where(largest > 0, largest, tf.ones_like(largest))
+    return largest * tf.sqrt(squared_norm(x / unit[:, tf.newaxis]))
+
+
 def sum_of_row(x: tf.Tensor) -> tf.Tensor:
     """[C, D] -> [C].
 

@@ -97,10 +97,12 @@ def advance(
 def _turn(now, position, potential, gradient, is_taken):
     """At a new iterate: a pair more, and the direction that it gives."""
     memory = lbfgs.push(now.memory, is_taken, position - now.position, gradient - now.gradient)
-    # before there is a pair, the step to try is of length 1 in unconstrained coordinates
-    length = tf.sqrt(chains.squared_norm(gradient))
+    # without a pair the step to try is of length 1 in unconstrained coordinates; where squares of
+    # gradients overflow there is none for long
+    length = chains.norm(gradient)
     unit = tf.math.reciprocal(tf.where(length > 0, length, tf.ones_like(length)))
-    memory = memory._replace(scale=tf.where(memory.scale > 0, memory.scale, unit))
+    has_pair = tf.reduce_any(memory.curvature > 0, axis=-1)
+    memory = memory._replace(scale=tf.where(has_pair, memory.scale, unit))
     direction = -lbfgs.product(memory, gradient)
     one = tf.ones_like(potential)
     return now._replace(
@@ -131,7 +133,7 @@ def _search(now, is_long, is_short):
 
 def _steepest(now):
     """The same place with an empty memory, as at the start."""
-    length = tf.sqrt(chains.squared_norm(now.gradient))
+    length = chains.norm(now.gradient)
     memory = lbfgs.empty(
         now.position, tf.math.divide_no_nan(now.length, length), now.memory.curvature.shape[-1]
     )
