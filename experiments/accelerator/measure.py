@@ -58,6 +58,8 @@ def main() -> None:
                 found['rows'].append(row)
                 path.write_text(json.dumps(found, indent=1))
                 print(row, flush=True)
+                if row['run_seconds'] > settings['most_seconds']:
+                    break
 
 
 def measure(entry: dict, folder: pathlib.Path, settings: dict) -> dict:
