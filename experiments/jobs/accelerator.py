@@ -85,7 +85,7 @@ def _table(manifest, found, settings) -> Table:
             'ESS / step of a chain',
             'ESS / s',
             'with warm-up',
-            'max |z| beside the CPU',
+            'largest z beside the CPU',
         ],
         rows=rows,
         note=(
