@@ -1,8 +1,8 @@
 """Runs the exported programs: `python experiments/accelerator/measure.py FOLDER`.
 
 It needs JAX and NumPy, and nothing else of this repository; BlackJAX too with --peers. What it
-finds is written to FOLDER/measured-PLATFORM.json after every program, and what is in there is not
-measured again.
+finds is written to FOLDER/measured-PLATFORM.json after every program, and a program that is in
+there is not measured again.
 """
 
 import argparse
@@ -34,32 +34,29 @@ def main() -> None:
     path = options.folder / f'measured-{platform}.json'
     found = json.loads(path.read_text()) if path.exists() else {'rows': []}
     found['environment'] = _environment()
-    done = {(row['sampler'], row['target'], row['num_chains']) for row in found['rows']}
+    done = {row['program'] for row in found['rows']}
     manifest = json.loads((options.folder / 'programs.json').read_text())
     settings = manifest['settings']
-    for entry in manifest['programs']:
-        key = 'ours', entry['target'], entry['num_chains']
-        if entry['platform'] != platform or key in done:
-            continue
-        begin = time.perf_counter()
-        row = {
-            'sampler': 'ours',
-            **{name: entry[name] for name in ('target', 'num_dims', 'num_chains')},
-            'num_leapfrog_steps': entry['num_leapfrog_steps'],
-            **measure(entry, options.folder, settings),
-        }
+
+    def keep(program, target, measured):
+        row = {'program': program, 'target': target, **measured}
         found['rows'].append(row)
         path.write_text(json.dumps(found, indent=1))
-        print(f'{time.perf_counter() - begin:.0f} s', row, flush=True)
-    if options.peers:
-        for num_chains in settings['peer_chains']:
-            if ('ChEES-HMC', 'German credit', num_chains) not in done:
-                row = chees(options.folder, num_chains, settings)
-                found['rows'].append(row)
-                path.write_text(json.dumps(found, indent=1))
-                print(row, flush=True)
-                if row['run_seconds'] > settings['most_seconds']:
-                    break
+        frozen = row['frozen_seconds']
+        print(f'{target}, {row["num_chains"]} chains: {frozen:.3g} s a step', flush=True)
+
+    for entry in manifest['programs']:
+        program = entry['steps']['file']
+        if entry['platform'] == platform and program not in done:
+            keep(program, entry['target'], measure(entry, options.folder, settings))
+    for num_chains in settings['peer_chains'] if options.peers else ():
+        program = f'ChEES-HMC, {num_chains} chains'
+        if program not in done:
+            seed = settings['seed'] + (platform == 'CPU')
+            measured = chees(options.folder, num_chains, seed, settings)
+            keep(program, 'German credit', measured)
+            if measured['run_seconds'] > settings['most_seconds']:
+                break
 
 
 def measure(entry: dict, folder: pathlib.Path, settings: dict) -> dict:
@@ -76,6 +73,8 @@ def measure(entry: dict, folder: pathlib.Path, settings: dict) -> dict:
     learning = seconds_each(lambda count: steps(seed, count, 0), settings['seconds'], most)
     frozen = seconds_each(lambda count: steps(seed, 0, count), settings['seconds'])
     times = {
+        'num_dims': entry['num_dims'],
+        'num_chains': entry['num_chains'],
         'compile_seconds': compiling,
         'gradient_seconds': per_gradient,
         'adaptive_seconds': learning,
@@ -168,7 +167,7 @@ def judge(middle, moments) -> dict:
     }
 
 
-def chees(folder: pathlib.Path, num_chains: int, settings: dict) -> dict:
+def chees(folder: pathlib.Path, num_chains: int, seed: int, settings: dict) -> dict:
     """ChEES-HMC of BlackJAX on German credit, as in the benchmark's table of peers."""
     import blackjax
     import optax
@@ -217,29 +216,30 @@ def chees(folder: pathlib.Path, num_chains: int, settings: dict) -> dict:
         (_, sums), _ = jax.lax.scan(body, (states, sums), keys)
         return middle, *jax.tree.map(lambda each: each / settings['num_results'], sums)
 
-    key, warmup_key, start_key = jax.random.split(jax.random.key(settings['seed']), 3)
+    key, warmup_key, start_key = jax.random.split(jax.random.key(seed), 3)
     position = 0.1 * jax.random.normal(start_key, [num_chains, num_dims])
     begin = time.perf_counter()
-    first = jax.jit(warm_up).lower(warmup_key, position).compile()
-    states, parameters = jax.block_until_ready(first(warmup_key, position))
-    second = jax.jit(draw).lower(key, states, parameters).compile()
-    jax.block_until_ready(second(key, states, parameters))
+    learn = jax.jit(warm_up).lower(warmup_key, position).compile()
     compiling = time.perf_counter() - begin
+    jax.block_until_ready(learn(warmup_key, position))  # the first call of a program is slower
     begin = time.perf_counter()
-    states, parameters = jax.block_until_ready(first(warmup_key, position))
-    between = time.perf_counter()
-    middle, *moments, lengths = jax.block_until_ready(second(key, states, parameters))
-    end = time.perf_counter()
+    states, parameters = jax.block_until_ready(learn(warmup_key, position))
+    warming = time.perf_counter() - begin
+    begin = time.perf_counter()
+    sample = jax.jit(draw).lower(key, states, parameters).compile()
+    compiling += time.perf_counter() - begin
+    jax.block_until_ready(sample(key, states, parameters))
+    begin = time.perf_counter()
+    middle, *moments, lengths = jax.block_until_ready(sample(key, states, parameters))
+    sampling = time.perf_counter() - begin
     return {
-        'sampler': 'ChEES-HMC',
-        'target': 'German credit',
         'num_dims': num_dims,
         'num_chains': num_chains,
         'num_leapfrog_steps': float(lengths.mean()),
         'compile_seconds': compiling,
-        'adaptive_seconds': (between - begin) / settings['num_warmup_steps'],
-        'frozen_seconds': (end - between) / settings['num_results'],
-        'run_seconds': end - begin,
+        'adaptive_seconds': warming / settings['num_warmup_steps'],
+        'frozen_seconds': sampling / settings['num_results'],
+        'run_seconds': warming + sampling,
         'num_results': settings['num_results'],
         **judge(middle, moments),
     }
@@ -247,11 +247,21 @@ def chees(folder: pathlib.Path, num_chains: int, settings: dict) -> dict:
 
 def _environment() -> dict:
     return {
-        'device': jax.devices()[0].device_kind,
+        'device': _device(),
         'cores': os.cpu_count(),
         'jax': jax.__version__,
         'python': machines.python_version(),
     }
+
+
+def _device() -> str:
+    """What the programs run on; a CPU by its name where Linux tells."""
+    kind = jax.devices()[0].device_kind
+    cpus = pathlib.Path('/proc/cpuinfo')
+    if kind != 'cpu' or not cpus.exists():
+        return kind
+    names = [line for line in cpus.read_text().splitlines() if line.startswith('model name')]
+    return names[0].partition(':')[2].strip() if names else kind
 
 
 if __name__ == '__main__':

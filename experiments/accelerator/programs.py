@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest import mock
@@ -21,10 +22,10 @@ from experiments.targets.logistic_regression import design_matrix, of_signed_des
 from tfp_adaptive.internal import devices
 from tfp_adaptive.sampling.programs.kernel_choice import default_kernel
 
-MANIFEST = 'programs.json'
-PEER_DATA = 'german.npz'
 PLATFORMS = ('CPU', 'GPU')
 
+_MANIFEST = 'programs.json'
+_PEER_DATA = 'german.npz'
 _INITIAL_SCALE = 0.1
 _PHI = 0.7
 
@@ -138,18 +139,19 @@ def steps(case: Case, num_chains: int, num_adaptation_steps: int) -> Callable:
     return run
 
 
-def export(config: Config, folder: pathlib.Path) -> None:
+def export(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
     """Writes all programs, and what `measure.py` has to know of them.
 
-    A folder that has those of the same settings is left as it is.
+    A file is named after what is in it, so that a program which has not changed keeps its name.
 
     Args:
       config: of the experiment `accelerator`.
       folder: made if missing.
+
+    Returns:
+      What each program is of, and its files.
     """
-    settings = {**config.settings, 'targets': config.targets}
-    if (folder / MANIFEST).exists() and read_manifest(folder)['settings'] == settings:
-        return
+    settings = config.settings
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for label, options in config.chosen_targets():
@@ -161,14 +163,10 @@ def export(config: Config, folder: pathlib.Path) -> None:
             for platform in PLATFORMS
         ]
     covariates, labels = data_sets.load('german')
-    np.savez(folder / PEER_DATA, design=design_matrix(covariates), labels=labels)
+    np.savez(folder / _PEER_DATA, design=design_matrix(covariates), labels=labels)
     manifest = {'settings': settings, 'programs': entries}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
-
-
-def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
-    """`settings`, and `programs` with what each is of and where it lies."""
-    return json.loads((folder / MANIFEST).read_text())
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+    return entries
 
 
 def _export(case, num_chains, platform, settings, folder) -> dict[str, Any]:
@@ -179,7 +177,6 @@ def _export(case, num_chains, platform, settings, folder) -> dict[str, Any]:
             'num_dims': case.event_size,
             'num_chains': num_chains,
             'platform': platform,
-            'num_leapfrog_steps': case.kernel(1).parameters['num_leapfrog_steps'],
             'gradients': _write(gradients(case, num_chains), 2, folder),
             'steps': _write(steps_of, 3, folder),
         }
@@ -194,7 +191,9 @@ def _write(function, num_arguments, folder) -> dict[str, Any]:
 
     specs = [tf.TensorSpec([], tf.int32)] * num_arguments
     shapes = [shape.as_list() for shape in of_numbers.get_concrete_function(*specs).output_shapes]
-    module = of_numbers.experimental_get_compiler_ir(*specs)(stage='stablehlo_serialized')
-    name = f'{hashlib.sha256(module).hexdigest()[:16]}.mlir'
-    (folder / name).write_bytes(module)
+    lower = of_numbers.experimental_get_compiler_ir(*specs)
+    # names of functions hold counters of this process
+    text = re.sub(r'_\d+_', '_', lower(stage='stablehlo'))
+    name = f'{hashlib.sha256(text.encode()).hexdigest()[:16]}.mlir'
+    (folder / name).write_bytes(lower(stage='stablehlo_serialized'))
     return {'file': name, 'num_arguments': num_arguments, 'shapes': shapes}

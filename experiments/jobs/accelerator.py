@@ -2,7 +2,8 @@
 
 The job writes the programs into its folder and measures them here, by JAX. Where there is a GPU,
 `experiments/accelerator/measure.py` measures those of a copy of that folder, with JAX and without
-TensorFlow; once its `measured-GPU.json` is back, the job has both. What was measured is kept.
+TensorFlow; once its `measured-GPU.json` is back, the job has both. A program that has not changed
+is not measured again, and one that has is.
 """
 
 import json
@@ -26,21 +27,23 @@ _NOT_MEASURED = 'not measured'
 
 def accelerator_steps(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     """Exports, measures here, and joins what was measured elsewhere."""
-    optional.load('jax', 'peers')
+    for package in ('jax', 'blackjax', 'optax'):
+        optional.load(package, 'peers')
     own = folder / 'programs'
-    programs.export(config, own)
+    entries = programs.export(config, own)
     command = [sys.executable, str(_SCRIPT), str(own), '--peers']
-    output = None if progress else subprocess.PIPE
+    output = None if progress else subprocess.DEVNULL
     done = subprocess.run(command, check=False, stdout=output, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        raise ExperimentError(f'{_SCRIPT.name} failed: {done.stderr.strip().splitlines()[-1]}')
+        last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
+        raise ExperimentError(f'{_SCRIPT.name} failed: {last[0]}')
     found = {platform: _measured(own, platform) for platform in programs.PLATFORMS}
     runs = [
         {'platform': platform, **found[platform]['environment'], **row}
         for platform in programs.PLATFORMS
         for row in found[platform]['rows']
     ]
-    return Outcome([_table(programs.read_manifest(own), found, config.settings)], runs)
+    return Outcome([_table(entries, found, config.settings)], runs)
 
 
 def _measured(folder, platform) -> dict[str, Any]:
@@ -50,19 +53,22 @@ def _measured(folder, platform) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _table(manifest, found, settings) -> Table:
+def _table(entries, found, settings) -> Table:
     wanted = [
-        ('ours', entry['target'], entry['num_chains'])
-        for entry in manifest['programs']
-        if entry['platform'] == programs.PLATFORMS[0]
+        ('ours', entry['target'], entry['num_chains'], entry['platform'], entry['steps']['file'])
+        for entry in entries
     ]
-    first = manifest['programs'][0]['target']
-    wanted += [('ChEES-HMC', first, num_chains) for num_chains in settings['peer_chains']]
-    rows = [
-        _row(key, platform, *(_find(found[other]['rows'], key) for other in (platform, 'CPU')))
-        for key in wanted
+    wanted += [
+        ('ChEES-HMC', 'German credit', num_chains, platform, f'ChEES-HMC, {num_chains} chains')
+        for num_chains in settings['peer_chains']
         for platform in programs.PLATFORMS
     ]
+    rows: list[list[Any]] = []
+    on_the_cpu = None
+    for *what, platform, program in wanted:
+        row = _find(found[platform]['rows'], program)
+        on_the_cpu = row if platform == 'CPU' else on_the_cpu
+        rows.append(_row(what, platform, row, on_the_cpu))
     devices = {
         platform: '{device}, {cores} cores, JAX {jax}'.format(**found[platform]['environment'])
         for platform in programs.PLATFORMS
@@ -103,15 +109,12 @@ def _table(manifest, found, settings) -> Table:
     )
 
 
-def _find(rows, key):
-    for row in rows:
-        if (row['sampler'], row['target'], row['num_chains']) == key:
-            return row
-    return None
+def _find(rows, program):
+    return next((row for row in rows if row['program'] == program), None)
 
 
-def _row(key, platform, row, beside) -> list[Any]:
-    sampler, target, num_chains = key
+def _row(what, platform, row, on_the_cpu) -> list[Any]:
+    sampler, target, num_chains = what
     if row is None:
         return [sampler, target, None, num_chains, platform, _NOT_MEASURED, *[None] * 9]
     min_ess, num_draws = row.get('min_ess'), row['num_results'] * num_chains
@@ -131,14 +134,14 @@ def _row(key, platform, row, beside) -> list[Any]:
         min_ess / num_draws if min_ess else None,
         min_ess / (row['num_results'] * frozen) if min_ess else None,
         min_ess / row['run_seconds'] if min_ess else None,
-        _largest_difference(row, beside) if platform != 'CPU' else None,
+        _largest_difference(row, on_the_cpu) if platform != 'CPU' else None,
     ]
 
 
-def _largest_difference(row, beside) -> float | None:
+def _largest_difference(row, other) -> float | None:
     """Of two runs' means, in standard errors of the difference."""
-    if beside is None or 'means' not in row or 'means' not in beside:
+    if other is None or 'means' not in row or 'means' not in other:
         return None
-    difference = np.subtract(row['means'], beside['means'])
-    errors = np.hypot(row['standard_errors'], beside['standard_errors'])
+    difference = np.subtract(row['means'], other['means'])
+    errors = np.hypot(row['standard_errors'], other['standard_errors'])
     return float(np.abs(difference / errors).max())

@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ _NUM_CHAINS, _NUM_DIMS = 256, 3
 def tiny():
     own = config.load('accelerator', ['num_results=200', 'seconds=0.01', 'peer_chains=128'])
     target = {
-        'label': 'German credit',
+        'label': 'short path',
         'name': 'autoregression',
         'num_dims': _NUM_DIMS,
         'preconditioner': 'cholesky',
@@ -37,7 +36,7 @@ def test_programs_run_without_tensorflow(tiny, tmp_path):
     outcome = job.accelerator_steps(tiny, tmp_path, progress=False)
     [table] = outcome.tables
     ours, elsewhere, chees, chees_elsewhere = table.rows
-    assert ours[:5] == ['ours', 'German credit', _NUM_DIMS, _NUM_CHAINS, 'CPU']
+    assert ours[:5] == ['ours', 'short path', _NUM_DIMS, _NUM_CHAINS, 'CPU']
     assert chees[:5] == ['ChEES-HMC', 'German credit', 25, 128, 'CPU']
     assert job._NOT_MEASURED in elsewhere
     assert job._NOT_MEASURED in chees_elsewhere
@@ -50,22 +49,25 @@ def test_programs_run_without_tensorflow(tiny, tmp_path):
     assert 0.05 < run['min_ess'] / (200 * _NUM_CHAINS) < 2
     assert 0.4 < run['acceptance'] < 0.9
 
-    # what comes back from another machine takes its rows, and nothing is measured again
+    # a program of its own for a GPU; what is measured of it elsewhere takes its rows
     folder = tmp_path / 'programs'
-    shutil.copy(folder / 'measured-CPU.json', folder / 'measured-GPU.json')
-    stamps = {path: path.stat().st_mtime_ns for path in folder.glob('*.mlir')}
+    entries = json.loads((folder / 'programs.json').read_text())['programs']
+    files = {entry['platform']: entry['steps']['file'] for entry in entries}
+    assert files['CPU'] != files['GPU']
+    back = (folder / 'measured-CPU.json').read_text().replace(files['CPU'], files['GPU'])
+    (folder / 'measured-GPU.json').write_text(back)
     [joined] = job.accelerator_steps(tiny, tmp_path, progress=False).tables
+    # and nothing is measured again
     assert joined.rows[0] == ours
     assert joined.rows[1] == [*ours[:4], 'GPU', *ours[5:-1], 0.0]
-    assert stamps == {path: path.stat().st_mtime_ns for path in folder.glob('*.mlir')}
 
-    manifest = folder / programs.MANIFEST
-    broken = json.loads(manifest.read_text())
-    for entry in broken['programs']:
-        entry['steps']['file'] = 'gone.mlir'
-    manifest.write_text(json.dumps(broken))
-    (folder / 'measured-CPU.json').unlink()
-    with pytest.raises(ExperimentError, match=r'gone\.mlir'):
+    # what was measured of a program that has changed counts no more
+    (folder / 'measured-GPU.json').write_text(back.replace(files['GPU'], 'an earlier one'))
+    [stale] = job.accelerator_steps(tiny, tmp_path, progress=False).tables
+    assert stale.rows[1] == elsewhere
+
+    (folder / 'measured-CPU.json').write_text('broken')
+    with pytest.raises(ExperimentError, match=r'measure\.py failed: .*JSONDecodeError'):
         job.accelerator_steps(tiny, tmp_path, progress=False)
 
 
