@@ -85,9 +85,22 @@ def test_effective_sizes_from_the_scatter_of_means(rng):
     # of q; that of q^2 is larger, with the correlation 0.36
     expected = num_chains * num_draws * (1 - correlation) / (1 + correlation)
     assert found['min_ess'] == pytest.approx(expected, rel=5 * np.sqrt(2 / num_chains))
-    scores = np.subtract(found['means'], [5, -5]) / found['standard_errors']
-    assert np.abs(scores).max() < 4.5
+    np.testing.assert_allclose(found['means'], np.add(np.mean(noise, axis=(0, 1)), (5, -5)))
     assert measure.judge(np.zeros(2), [each[:99] for each in moments]) == {}
+
+
+def test_standard_errors_of_means(rng):
+    pytest.importorskip('jax')
+    from experiments.accelerator import measure
+
+    num_draws, num_chains, num_dims = 10, 400, 80
+    noise = rng.normal(size=[num_draws, num_chains, num_dims])
+    found = measure.judge(
+        np.zeros(num_dims), [np.mean(noise**power, axis=0) for power in (1, 2, 4)]
+    )
+    # the error of each from 399 degrees of freedom
+    errors = np.array(found['standard_errors']) * np.sqrt(num_draws * num_chains)
+    assert np.abs(errors - 1).max() < 5 / np.sqrt(2 * num_chains)
 
 
 def test_steps_are_those_of_the_kernel(seed):
