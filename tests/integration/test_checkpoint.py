@@ -198,6 +198,29 @@ def test_draws_of_chains_that_mix_slowly_go_on(tmp_path, monkeypatch, small_chun
     assert resumed.stop_reason == whole.stop_reason
 
 
+def test_draws_that_replaced_the_first_outlive_a_longer_run(tmp_path, monkeypatch, small_chunks):
+    """Interrupted while the first draws go on, before the others are come to."""
+    settings = {'kernel': small_steps, 'num_warmup_steps': 0}
+    path = tmp_path / 'run.npz'
+    first = run(path, num_results=300, **settings)
+    assert 'one every' in first.stop_reason
+    states = np.array(first.states)  # its own are those of the file
+    moved = checkpoint.Checkpoint.moved
+
+    def interrupt(self, label, position):
+        moved(self, label, position)
+        if position.num_rows > 310:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, 'moved', interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(path, num_results=330, **settings)
+    resumed = run(path, num_results=330, **settings)
+    assert 'one every' in resumed.stop_reason
+    np.testing.assert_array_equal(resumed.states[:300], states)
+
+
 def small_steps(log_prob):
     return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.2))
 

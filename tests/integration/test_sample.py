@@ -430,6 +430,9 @@ KERNELS = {
     'composite results': lambda p: tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
         p, step_size=0.5, num_leapfrog_steps=2
     ),
+    'transformed': lambda p: tfmc.TransformedTransitionKernel(
+        make_hmc(p), tfp.bijectors.Scale(2.0)
+    ),
     'class': tfpa.GradientAdaptiveMALA,
     'partial': functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=1),
 }

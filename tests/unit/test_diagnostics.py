@@ -142,8 +142,9 @@ def test_what_cannot_be_judged_is_nan(rng):
         assert np.isnan(figure).all()
 
 
-def test_chains_at_rest_in_different_places_have_infinite_rhat():
-    draws = np.broadcast_to(np.arange(NUM_CHAINS, dtype=float)[:, np.newaxis], [20, NUM_CHAINS, 1])
+@pytest.mark.parametrize('num_chains', [2, NUM_CHAINS])
+def test_chains_at_rest_in_different_places_have_infinite_rhat(num_chains):
+    draws = np.broadcast_to(np.arange(num_chains, dtype=float)[:, np.newaxis], [20, num_chains, 1])
     assert tfpa.sampling.diagnose(draws, 1)[2] == np.inf
 
 

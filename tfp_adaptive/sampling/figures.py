@@ -149,7 +149,8 @@ def _rank_normalised_rhat(draws: np.ndarray) -> np.ndarray:
     halves = np.concatenate([draws[:half], draws[-half:]], axis=1)
     distance = np.abs(halves - np.median(halves, axis=(0, 1)))
     bulk, tails = _rhat(_normal_scores(halves)), _rhat(_normal_scores(distance))
-    return np.maximum(bulk, tails)
+    # a coordinate of two values has no spread of distances, but its chains may lie apart
+    return np.fmax(bulk, tails)
 
 
 def _normal_scores(draws: np.ndarray) -> np.ndarray:

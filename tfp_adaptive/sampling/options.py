@@ -61,7 +61,10 @@ def _advice(name, signature, args, kwargs, error):
             f'`{name}` takes {_list(by_place)} by position, and got {len(args)} values: pass the '
             f'others by name, such as `{next(key for key in known if key not in by_place)}`=...'
         )
-    return f'`{name}` cannot be called like this ({error}): pass {_list(by_place)} once each.'
+    return (
+        f'`{name}` cannot be called like this ({error}): pass each of {_list(by_place)} at most '
+        'once, and those without a default always.'
+    )
 
 
 def _list(names):

@@ -23,7 +23,7 @@ class Timings:
     """Wall seconds of a run.
 
     Attributes:
-      compile: of both programs.
+      compile: of the programs of the warm-up and of sampling.
       warmup: of its steps.
       sampling: of its steps.
       start: before the first step of both: checks of the target, starts of the chains and what
@@ -104,10 +104,11 @@ class SampleRun:
     def warnings(self) -> tuple[str, ...]:
         """What to worry about, one sentence each, with what to do; empty for a good run.
 
-        Judged are draws that are not finite, chains that stand still, divergences, an acceptance
-        rate far from its target, an adaptation that had not settled, R-hat above 1.01, effective
-        sample sizes below 400, and a run that ended before `until` was met. `sample` emits them as
-        `SamplingWarning`.
+        Judged are starts without a finite density, draws that are not finite, chains that stand
+        still, divergences, noisy estimates of a likelihood, an acceptance rate far from its
+        target, an adaptation that had not settled, R-hat above 1.01, effective sample sizes below
+        400, a log-density that has not mixed, tails like a power law, and a run that ended before
+        `until` was met. `sample` emits them as `SamplingWarning`.
         """
         return convergence.find_concerns(self)
 

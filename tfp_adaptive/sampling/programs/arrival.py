@@ -36,10 +36,13 @@ def make_arrival(
 ) -> Callable:
     """How a kernel gets to its first position.
 
-    Chains of gradient-adaptive kernels go to the typical set first. They may take a quarter as many
-    gradients as the warm-up has steps. There, the scale of every coordinate is estimated, which the
-    preconditioner starts from unless it was given an `initial_scale`. With less than a hundred
-    steps of warm-up chains stay where they are, and so do the chains of other kernels.
+    Chains of gradient-adaptive kernels go to the typical set first. The descent takes at most a
+    quarter as many gradients as the warm-up has steps, with four log-densities beside each; in a
+    funnel the walk takes as many gradients again. All count as gradients.
+
+    There, the scale of every coordinate is estimated, which the preconditioner starts from unless
+    it was given an `initial_scale`. With less than a hundred steps of warm-up chains stay where
+    they are, and so do the chains of other kernels.
 
     Args:
       kernel: the one that warms up.

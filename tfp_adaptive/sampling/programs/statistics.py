@@ -73,8 +73,10 @@ def draw_statistics(kernel_results: Any) -> DrawStatistics:
     Args:
       kernel_results: results of a kernel that reports `target_log_prob`.
     """
+    # the log-density within a `TransformedTransitionKernel` is that of the transformed state
+    is_transformed = find_field(kernel_results, 'transformed_state') is not None
     statistics = DrawStatistics(
-        log_prob=find_field(kernel_results, 'target_log_prob'),
+        log_prob=None if is_transformed else find_field(kernel_results, 'target_log_prob'),
         num_gradients=getattr(find_field(kernel_results, 'info'), 'num_gradients', ()),
     )
     ratio = find_field(kernel_results, 'log_accept_ratio')

@@ -45,7 +45,7 @@ class Execution(contextlib.AbstractContextManager):
           store: where the run is kept; its method `begin` is called once the program is compiled,
             and `moved` after every chunk.
           figures_fn: leaves of the rows of a chunk -> figures to show beside the acceptance; called
-            for the chunks that are shown alone.
+            only for chunks whose progress is shown.
         """
         self.position, self.rows, self.compile_seconds = position, rows, 0.0
         self._program, self._seed, self._figures_fn = program, seed, figures_fn

@@ -80,7 +80,7 @@ class Finished:
       drawn: the draws.
       num_restarts: chains that were lost at the start, and were started from the others.
       num_moved_starts: chains that were given no finite start, and began where another did.
-      start_seconds: spent before the first steps, without compilation.
+      start_seconds: spent before the first steps, with the compilation of the arrival.
       compile_seconds: spent compiling.
     """
 

@@ -230,7 +230,13 @@ class Checkpoint(contextlib.AbstractContextManager):
             'tensorflow_probability': tfp.__version__,
             'numpy': np.__version__,
         }
-        facts['phases'] = {}
+        arrays_before, facts_before = self._stored or ({}, {'phases': {}})
+        # phases that this call has not come to yet stay as they are
+        kept = facts_before['phases'].keys() - self._positions.keys()
+        facts['phases'] = {phase: facts_before['phases'][phase] for phase in kept}
+        for name, array in arrays_before.items():
+            if name.split('/')[0] in kept:
+                arrays[name] = array
         with state_file.explained(self._path):
             for phase, position in self._positions.items():
                 facts['phases'][phase] = {name: getattr(position, name) for name in _FIGURES}
