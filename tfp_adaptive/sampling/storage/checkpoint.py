@@ -230,12 +230,11 @@ class Checkpoint(contextlib.AbstractContextManager):
             'tensorflow_probability': tfp.__version__,
             'numpy': np.__version__,
         }
-        arrays_before, facts_before = self._stored or ({}, {'phases': {}})
         # phases that this call has not come to yet stay as they are
-        kept = facts_before['phases'].keys() - self._positions.keys()
-        facts['phases'] = {phase: facts_before['phases'][phase] for phase in kept}
-        for name, array in arrays_before.items():
-            if name.split('/')[0] in kept:
+        stored_arrays, stored_facts = self._stored or ({}, {'phases': {}})
+        facts['phases'] = dict(stored_facts['phases'])
+        for name, array in stored_arrays.items():
+            if name.split('/')[0] in facts['phases']:
                 arrays[name] = array
         with state_file.explained(self._path):
             for phase, position in self._positions.items():
