@@ -1,6 +1,8 @@
 """Posteriors of the kinds that people bring, with nothing tuned: does the sampler arrive?"""
 
+import collections
 import dataclasses
+import itertools
 import json
 import pathlib
 import warnings
@@ -69,7 +71,10 @@ def robustness(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
                     for seed, one in zip(settings['seeds'], found, strict=True)
                 ]
                 rows.append(_row(label, target, width, sampler, found))
-    return Outcome([_summary(records), _table(rows)], records)
+    tables = [_summary(records), _table(rows)]
+    if len(settings['samplers']) > 1:
+        tables.insert(1, _side_by_side(records, settings))
+    return Outcome(tables, records)
 
 
 def robustness_references(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
@@ -270,6 +275,45 @@ def _summary(records) -> Table:
         rows.append([f'{width:g}', sampler, f'{passed} of {judged}', silent if can_warn else None])
     columns = ['starts within', 'sampler', 'runs that pass', 'runs that fail without a warning']
     return Table('Runs that pass', columns, rows)
+
+
+def _side_by_side(records, settings) -> Table:
+    """The first sampler beside each of the others, on the same starts."""
+    runs = {
+        (one['width'], one['sampler'], one['target'], one['seed']): one
+        for one in records
+        if one['verdict'] != 'no reference'
+    }
+    first, *others = settings['samplers']
+    rows = []
+    for width, other in itertools.product(settings['widths'], others):
+        pairs = [
+            (own, runs[(w, other, target, seed)])
+            for (w, sampler, target, seed), own in runs.items()
+            if (w, sampler) == (width, first) and (w, other, target, seed) in runs
+        ]
+        passes = collections.Counter(
+            tuple(one['verdict'] == 'pass' for one in pair) for pair in pairs
+        )
+        both = [pair for pair in pairs if all(one['verdict'] == 'pass' for one in pair)]
+        ratios = []
+        for figure in ('ess_per_gradient', 'ess_per_second'):
+            times = [own[figure] / one[figure] for own, one in both]
+            ratios += [float(np.median(times)), min(times)] if times else [None, None]
+        outcomes = ((True, True), (True, False), (False, True), (False, False))
+        rows.append([f'{width:g}', other, *(passes[outcome] for outcome in outcomes), *ratios])
+    return Table(
+        title=f'{first} beside the others',
+        columns=[
+            *('starts within', 'other', 'both pass', f'only {first}', 'only the other', 'neither'),
+            *('x / gradient', 'least x / gradient', 'x / s', 'least x / s'),
+        ],
+        rows=rows,
+        note=(
+            f'Runs that have a verdict with both. x: min ESS of {first} relative to that of the '
+            'other, median and least over the runs that both pass.'
+        ),
+    )
 
 
 def _table(rows) -> Table:

@@ -10,6 +10,7 @@ import pytest
 import tfp_adaptive as tfpa
 from experiments import cli, config, programs, pseudo_marginal
 from experiments.errors import ExperimentError
+from experiments.jobs.robustness import _side_by_side
 from experiments.jobs.windowed_nuts import verdict
 from experiments.targets.posteriors import POSTERIORS, references
 
@@ -250,13 +251,38 @@ def test_robustness_of_others_compiled(tmp_path):
         'only=raw units 1e-3',
         'widths=2',
         'seeds=5',
-        'samplers=TFP windowed NUTS',
+        'samplers=sample,TFP windowed NUTS',
     )
-    [run] = record['runs']
-    assert (run['verdict'], run['is_warned']) == ('pass', None)
-    passes, posteriors = record['tables']
-    assert passes['rows'] == [['2', 'TFP windowed NUTS', '1 of 1', None]]
-    assert posteriors['rows'][0][5] is None
+    ours, peers = record['runs']
+    assert (ours['verdict'], peers['verdict'], peers['is_warned']) == ('pass', 'pass', None)
+    passes, beside, posteriors = record['tables']
+    assert passes['rows'] == [
+        ['2', 'TFP windowed NUTS', '1 of 1', None],
+        ['2', 'sample', '1 of 1', 0],
+    ]
+    assert posteriors['rows'][1][5] is None
+    [[*which, per_gradient, least, _, _]] = beside['rows']
+    assert which == ['2', 'TFP windowed NUTS', 1, 0, 0, 0]
+    assert per_gradient == least == ours['ess_per_gradient'] / peers['ess_per_gradient']
+
+
+def test_robustness_side_by_side_counts_pairs_of_runs():
+    def runs(sampler, verdicts, figure):
+        return [
+            {
+                **dict(sampler=sampler, width=2.0, target=f'posterior {i}', seed=1),
+                **dict(verdict=verdict, ess_per_gradient=figure[i], ess_per_second=2 * figure[i]),
+            }
+            for i, verdict in enumerate(verdicts)
+        ]
+
+    mine = runs('sample', ['pass', 'pass', 'pass', 'fail', 'no reference', 'pass'], [6] * 6)
+    other = runs('NUTS', ['pass', 'pass', 'fail', 'pass', 'pass', 'pass'], [1, 2, 1, 1, 1, 3])
+    settings = {'samplers': ['sample', 'NUTS'], 'widths': [2.0, 20.0]}
+    table = _side_by_side(mine + other, settings)
+    near, wide = table.rows
+    assert near == ['2', 'NUTS', 3, 1, 1, 0, 3.0, 2.0, 3.0, 2.0]
+    assert wide == ['20', 'NUTS', 0, 0, 0, 0, None, None, None, None]
 
 
 @pytest.mark.slow
