@@ -55,6 +55,16 @@ class Method:
         return gaussian(q)
 
 
+class MixedChains:
+    """A model of the form that those of Inference Gym have."""
+
+    dtype, event_shape = tf.float32, tf.TensorShape([2])
+    default_event_space_bijector = tfp.bijectors.Identity()
+
+    def unnormalized_log_prob(self, q):
+        return gaussian(q) - tf.reduce_sum(q)
+
+
 def make_model(**pins):
     """Two free parts and five data, `AutoBatched`; names of its pins as given."""
     model = tfd.JointDistributionNamedAutoBatched(
@@ -347,7 +357,12 @@ MODELS = {
             ).experimental_pin(y=tf.ones(10))
         },
         ValueError,
-        '`target` mixes chains.*use the JointDistribution...AutoBatched',
+        '`target` mixes chains.*use a JointDistribution...AutoBatched',
+    ),
+    'mixed chains of an Inference Gym model': (
+        {'target': MixedChains()},
+        ValueError,
+        '`target` mixes chains.*sum over event dimensions alone',
     ),
 }
 KERNELS = {
@@ -622,6 +637,21 @@ def test_the_error_itself_is_kept():
     with pytest.raises(ValueError, match='KeyError') as found:
         run(without_data)
     assert isinstance(found.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize('kernel', [make_hmc, None], ids=['in a step', 'on the way there'])
+def test_a_target_that_fails_when_the_chains_move(kernel):
+    """XLA, which has no part in it, is not to blame."""
+
+    def of_starts_alone(q):
+        tf.debugging.assert_greater(q, 0.5, 'the model ends at a half')
+        return gaussian(q)
+
+    wanted = '`target` or `kernel` fails .*InvalidArgumentError.*the model ends at a half'
+    with pytest.raises(ValueError, match=wanted) as found:
+        run(of_starts_alone, kernel=kernel, num_warmup_steps=400)
+    assert_one_sentence(found.value)
+    assert isinstance(found.value.__cause__, tf.errors.InvalidArgumentError)
 
 
 def test_a_target_that_was_misused_can_be_used():

@@ -187,6 +187,17 @@ def test_chains_that_mix_slowly_take_several_steps_a_draw():
     assert long.diagnostics.max_rhat < first.diagnostics.max_rhat
 
 
+def test_evaluations_of_draws_that_are_thrown_away_count():
+    settings = {'num_results': 300, 'num_warmup_steps': 0, 'initial_state': tf.ones([4, 2])}
+
+    def slow(log_prob):
+        return tfpa.AdaptiveMetropolis(log_prob, num_adaptation_steps=0, step_size=0.1)
+
+    found = run(kernel=slow, **settings)
+    count = int(re.search(r'one every (\d+) steps', found.stop_reason)[1])
+    assert found.diagnostics.num_sampling_evaluations == 300 + 300 * count
+
+
 def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
     def slow(log_prob):
         return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.1))

@@ -23,8 +23,11 @@ def gaussian_log_prob(x):
     return -tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1) / 2
 
 
+_two_steps = functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=2)
+
+
 @functools.cache
-def gaussian_run() -> SampleRun:
+def gaussian_run(kernel=_two_steps) -> SampleRun:
     """A real run of two leapfrog steps on a correlated Gaussian in two dimensions."""
     with warnings.catch_warnings():
         # so few draws deserve one, but only where it is tested
@@ -33,7 +36,7 @@ def gaussian_run() -> SampleRun:
             gaussian_log_prob,
             NUM_RESULTS,
             NUM_WARMUP_STEPS,
-            kernel=functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=2),
+            kernel=kernel,
             initial_state=tf.random.stateless_normal([NUM_CHAINS, 2], seed=(20211, 0)),
             seed=(20211, 1),
             progress=False,

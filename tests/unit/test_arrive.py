@@ -74,11 +74,16 @@ def scaled(x):
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 @pytest.mark.parametrize('radius', [2.0, 20.0])
 def test_any_scale(dtype, radius, rng, seed):
-    arrival = run(scaled, starts(rng, 6, radius, dtype), seed, jit_compile=dtype == 'float32')
+    position = starts(rng, 6, radius, dtype)
+    arrival = run(scaled, position, seed, jit_compile=dtype == 'float32')
     # the mode has 0, draws some 3, the starts 1e8
     assert np.all(scaled(arrival.position) > -100)
     assert int(arrival.num_gradients) < BUDGET
-    assert np.all(arrival.has_moved)
+    assert np.all(has_moved(arrival, position))
+
+
+def has_moved(arrival, position):
+    return np.any(arrival.position != position, axis=-1)
 
 
 def steep(x):
@@ -92,7 +97,7 @@ def test_where_squares_of_gradients_overflow(rng, seed):
     arrival = run(steep, position, seed)
     # the mode has -1.2
     assert np.all(steep(arrival.position) > -20)
-    assert np.all(arrival.has_moved)
+    assert np.all(has_moved(arrival, position))
 
 
 def correlated(x):
@@ -108,14 +113,13 @@ def test_exact_draws_stay(rng, seed):
     position = tf.constant(rng.normal(size=[NUM_CHAINS, 12]) @ root.T, tf.float32)
     arrival = run(correlated, position, seed)
     np.testing.assert_array_equal(arrival.position, position)
-    assert not np.any(arrival.has_moved)
 
 
 def test_the_descent_ends_in_draws_of_the_gaussian(rng, seed):
     """Of a Gaussian with as many dimensions as pairs, where the fit is exact at the end."""
     position = starts(rng, 2, 40.0, 'float64')
     arrival = run(rotated, position, seed)
-    moved = arrival.position.numpy()[arrival.has_moved.numpy()]
+    moved = arrival.position.numpy()[has_moved(arrival, position)]
     assert len(moved) > NUM_CHAINS / 2
     whitened = moved @ np.linalg.cholesky(PRECISION)
     p_values = [scipy.stats.kstest(column, 'norm').pvalue for column in whitened.T]
@@ -159,7 +163,6 @@ def test_all_chains_stay_where_descents_end_at_very_different_densities(rng, see
     position = starts(rng, 101)
     arrival = run(volatility, position, seed)
     assert arrival.is_funnel
-    assert not np.any(arrival.has_moved)
     assert not np.any(arrival.is_restarted)
     np.testing.assert_array_equal(arrival.position, position)
 

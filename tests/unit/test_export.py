@@ -1,6 +1,7 @@
 """Runs in ArviZ: the schema, ArviZ's own figures and plots, files, and both of its containers."""
 
 import datetime
+import re
 import sys
 import types
 import warnings
@@ -12,6 +13,7 @@ import pytest
 import xarray
 
 from tests.support import runs
+from tfp_adaptive.sampling.running import thinning
 
 NUM_RESULTS, NUM_CHAINS = 60, 4
 
@@ -67,6 +69,20 @@ def test_sample_stats_and_warm_up_of_a_real_run():
         assert group.attrs['inference_library'] == 'tfp_adaptive'
         assert group.attrs['tuning_steps'] == runs.NUM_WARMUP_STEPS
         datetime.datetime.fromisoformat(group.attrs['created_at'])
+
+
+def test_every_draw_has_as_many_steps_where_earlier_draws_were_thrown_away(monkeypatch):
+    missing = iter([10.0, 1.0])
+    monkeypatch.setattr(thinning, 'shortfall', lambda *arguments: next(missing))
+    run = runs.gaussian_run.__wrapped__()
+    count = int(re.search(r'one every (\d+) steps', run.stop_reason)[1])
+    np.testing.assert_array_equal(run.to_arviz()['sample_stats']['n_steps'], 2 * count)
+
+
+def test_steps_of_a_frozen_kernel_with_a_warm_up():
+    kernel = runs.gaussian_run().frozen_kernel
+    run = runs.gaussian_run(kernel=kernel)
+    np.testing.assert_array_equal(run.to_arviz()['sample_stats']['n_steps'], 2)
 
 
 @pytest.mark.parametrize('batch_shape', [(), (1,), (2, 3)])

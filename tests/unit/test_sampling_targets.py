@@ -72,7 +72,7 @@ def test_joint_distribution_says_what_it_is(model):
     assert model.event_shapes == ((), (2,), (), (3,))
     assert model.own_event_ranks == (0, 1, 0, 1)
     assert not model.is_prior
-    assert not model.needs_batch_check
+    assert model.is_vectorized
 
 
 def test_constrained_parts_lie_in_the_support_and_come_back(model, seed):

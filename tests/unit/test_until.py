@@ -120,7 +120,7 @@ MISUSES = {
     'R-hat not a number': ({'max_rhat': np.nan}, '`max_rhat`.*nan'),
     'ESS': ({'min_ess': 0}, '`min_ess` must be a positive number; got 0'),
     'no bound': ({'max_rhat': None, 'min_ess': None}, 'must not both be None'),
-    'steps': ({'max_steps': 0}, '`max_steps` must be a positive int; got 0'),
+    'steps': ({'max_steps': 0}, '`max_steps` must be an int of at least 1; got 0'),
     'half a step': ({'max_steps': 0.5}, '`max_steps`.*0.5'),
 }
 

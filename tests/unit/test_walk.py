@@ -94,6 +94,16 @@ def test_lost_chains_start_where_others_are(rng, seed):
     assert np.any(np.all(others == walked.position[3].numpy(), axis=-1))
 
 
+def test_slopes_whose_squares_overflow(seed):
+    """In float32 the square of a slope of 5e19 is infinite."""
+
+    def narrow(x):
+        return -tf.reduce_sum(tf.square(x * 1e10), axis=-1) / 2
+
+    walked = run(narrow, tf.fill([NUM_CHAINS, 2], 0.5), seed, 300)
+    assert np.all(narrow(walked.position) > -20)
+
+
 def test_the_first_step_only_looks(rng, seed):
     position = tf.constant(rng.uniform(-2, 2, size=[NUM_CHAINS, 4]), tf.float32)
     walked = run(funnel, position, seed, 1)

@@ -16,6 +16,7 @@ class Compiled:
           fn: of nests of tensors.
           jit_compile: whether to compile with XLA.
         """
+        self._jit_compile = jit_compile
         self._function = tf.function(fn, autograph=False, jit_compile=jit_compile)
         self._traces: dict[tuple, Callable] = {}
 
@@ -23,6 +24,11 @@ class Compiled:
     def is_new(self) -> bool:
         """Whether it has never returned anything."""
         return not self._traces
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether XLA compiles it when it is called next."""
+        return self._jit_compile and self.is_new
 
     def __call__(self, *args: Any) -> Any:
         """What the function returns.

@@ -24,6 +24,7 @@ _CHATTER = (
     r" for '?\{\{.*| This error may indicate.*| You can attempt.*| Two shapes are compat.* is 1\."
     r'| when trying to compile graph \S+'
 )
+_PREAMBLE = re.compile(r'Graph execution error:|Detected at node|<stack traces|  File |\s*$')
 
 
 def is_ours(error: Exception) -> bool:
@@ -68,7 +69,9 @@ def reason(error: Exception) -> str:
     Args:
       error: of TensorFlow or of anybody.
     """
-    line = re.sub(_CHATTER, '', str(error).strip().split('\n')[0])
+    lines = str(error).strip().split('\n')
+    line = next((line for line in lines if not _PREAMBLE.match(line)), lines[0])
+    line = re.sub(_CHATTER, '', line)
     line = re.sub(r'\{\{.*?\}\}', '', line).strip(' .')
     return line if len(line) <= _MAX_REASON else f'{line[:_MAX_REASON]}...'
 
@@ -82,21 +85,24 @@ def _sentence(argument, parts, error, shapes, remedy):
 
 
 @contextlib.contextmanager
-def compiling(state: Any) -> Iterator[None]:
-    """Says what to do if XLA cannot compile what runs here.
+def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
+    """Says what to do if a program fails, or if XLA cannot compile it.
 
     Args:
       state: of the chains.
+      is_compiling: whether XLA compiles the program here.
 
     Raises:
-      ValueError: if it cannot.
+      TypeError: for a `TypeError`.
+      ValueError: for any other error but those of memory.
     """
     try:
-        with explained('kernel', tf.nest.flatten(state)):
+        with explained('target` or `kernel', tf.nest.flatten(state)):
             yield
     except ValueError as error:
         cause = error.__cause__
-        if not isinstance(cause, (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+        refusals = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
+        if not (is_compiling and isinstance(cause, refusals)):
             raise
         raise ValueError(
             'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '

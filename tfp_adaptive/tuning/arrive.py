@@ -37,8 +37,7 @@ class Arrival(NamedTuple):
     """Where the chains are, and what it took.
 
     Attributes:
-      position: [C, D].
-      has_moved: [C] bool; a chain that started in the typical set stays.
+      position: [C, D]; a chain that started in the typical set stays.
       is_restarted: [C] bool; it was lost, and starts from a draw of another chain's Gaussian.
       is_funnel: scalar bool; the descents ended at very different densities, and all chains stay.
       resolved: [C, D], the first place on the way where rounding leaves the log-density less than a
@@ -48,7 +47,6 @@ class Arrival(NamedTuple):
     """
 
     position: Tensor
-    has_moved: Tensor
     is_restarted: Tensor
     is_funnel: Tensor
     resolved: Tensor
@@ -135,7 +133,6 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     has_moved = (has_moved & ~is_funnel) | is_restarted
     return Arrival(
         position=chains.where(has_moved, moved, position),
-        has_moved=has_moved,
         is_restarted=is_restarted,
         is_funnel=is_funnel,
         resolved=path.resolved,

@@ -3,9 +3,9 @@
 import math
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.tuning.records import StepSizeRule
 from tfp_adaptive.typing import Tensor
 
@@ -50,12 +50,7 @@ def initial_step_search(rule: StepSizeRule, *, max_doublings: int = 50) -> StepS
     """
     if not isinstance(rule, StepSizeRule):
         raise TypeError(f'`rule` must be a StepSizeRule such as dual_averaging(); got {rule!r}.')
-    if (
-        isinstance(max_doublings, bool)
-        or not isinstance(max_doublings, (int, np.integer))
-        or max_doublings < 1
-    ):
-        raise ValueError(f'`max_doublings` must be an int of at least 1; got {max_doublings!r}.')
+    max_doublings = arguments.count('max_doublings', max_doublings, 1)
 
     def init(log_step_size):
         zero = tf.zeros_like(log_step_size)

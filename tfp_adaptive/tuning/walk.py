@@ -93,7 +93,7 @@ def _times(step_size):
 
 def _first_step_size(score):
     """Log h with h^2 / 2 times the slope = `_FIRST_DRIFT`."""
-    slope = tf.sqrt(chains.squared_norm(score))
+    slope = chains.norm(score)
     return tf.math.log(2 * _FIRST_DRIFT / tf.maximum(slope, 2 * _FIRST_DRIFT)) / 2
 
 

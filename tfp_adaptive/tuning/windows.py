@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.tuning.records import Plan, Schedule
 
 _SHORTEST = 20
@@ -35,10 +36,9 @@ def windows(initial: int = 75, first: int = 25, final: int = 50) -> Schedule:
       >>> np.flatnonzero(plan.ends_window)
       array([ 99, 149, 249, 449, 949])
     """
-    for name, value, least in (('initial', initial, 0), ('first', first, 1), ('final', final, 0)):
-        is_int = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not is_int or value < least:
-            raise ValueError(f'`{name}` must be an int of at least {least}; got {value!r}.')
+    initial = arguments.count('initial', initial, 0)
+    first = arguments.count('first', first, 1)
+    final = arguments.count('final', final, 0)
 
     def plan(num_steps):
         collects, ends = np.zeros([2, num_steps], bool)

@@ -62,7 +62,6 @@ def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:
         # the counter has gone on from the warm-up
         num_sampling_gradients -= num_warmup_gradients
     ess, ess_of_squares, rhat = drawn.figures
-    num_steps = drawn.position.num_rows * drawn.program.steps_per_row
     has_acceptance = drawn.program.has_acceptance
     warmup_evaluations, evaluations = (
         getattr(each, 'num_evaluations_per_step', 0) for each in (kernel, frozen_kernel)
@@ -71,7 +70,7 @@ def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:
         ess=ess,
         ess_of_squares=ess_of_squares,
         rhat=rhat,
-        accept_prob=drawn.position.accept_prob / num_steps if has_acceptance else None,
+        accept_prob=drawn.position.accept_prob / drawn.num_steps if has_acceptance else None,
         num_divergences=drawn.position.num_divergences if has_acceptance else None,
         num_warmup_gradients=num_warmup_gradients,
         num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
@@ -81,6 +80,6 @@ def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:
         num_warmup_evaluations=1 + finished.warmup.num_rows * warmup_evaluations
         if warmup_evaluations
         else None,
-        num_sampling_evaluations=num_steps * evaluations or None,
+        num_sampling_evaluations=finished.num_sampling_steps * evaluations or None,
         num_moved_starts=finished.num_moved_starts,
     )

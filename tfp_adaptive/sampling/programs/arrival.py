@@ -9,7 +9,7 @@ from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.programs.programs import Position
-from tfp_adaptive.sampling.user_code import compiling
+from tfp_adaptive.sampling.user_code import running
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 from tfp_adaptive.tuning.walk import walk
@@ -61,12 +61,13 @@ def make_arrival(
         max_gradients = num_warmup_steps // _SHARE
         if not _can_arrive(kernel, results) or max_gradients < _LEAST_GRADIENTS:
             return Arrived(Position(state, results), 0)
-        with compiling(state):
+        with running(state, is_compiling=arrive_program.is_compiling):
             first, is_funnel, resolved = arrive_program(state, seed, tf.constant(max_gradients))
-            num_gradients = first.num_gradients
-            if is_funnel:
+        num_gradients = first.num_gradients
+        if is_funnel:
+            with running(state, is_compiling=walk_program.is_compiling):
                 first = walk_program(state, resolved, seed, tf.constant(max_gradients))
-                num_gradients += first.num_gradients
+            num_gradients += first.num_gradients
         results = bootstrap(first.state)
         info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
         results = results._replace(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.running.progress import make_reporter
-from tfp_adaptive.sampling.user_code import compiling
+from tfp_adaptive.sampling.user_code import running
 
 
 class Execution(contextlib.AbstractContextManager):
@@ -67,7 +67,7 @@ class Execution(contextlib.AbstractContextManager):
           num_rows: of the phase.
 
         Raises:
-          ValueError: if XLA cannot compile the program.
+          ValueError: if XLA cannot compile the program, or it fails.
         """
         if num_rows <= self.position.num_rows:
             return
@@ -95,8 +95,7 @@ class Execution(contextlib.AbstractContextManager):
         if self._program.advance.is_new:
             before = time.perf_counter()
             self._report.compiling()
-            with compiling(self.position.state):
-                self._call(0)
+            self._call(0)
             self.compile_seconds = time.perf_counter() - before
         self._store.begin()
         self._report.begin(self.position.num_rows * self._program.steps_per_row)
@@ -104,14 +103,16 @@ class Execution(contextlib.AbstractContextManager):
 
     def _call(self, count):
         """A chunk of `count` rows; one of none compiles the program and does nothing else."""
-        return self._program.advance(
-            self.position.state,
-            self.position.kernel_results,
-            self._seed,
-            tf.constant(self.position.num_rows),
-            tf.constant(count),
-            *self._program.arguments,
-        )
+        program, position = self._program, self.position
+        with running(position.state, is_compiling=program.advance.is_compiling):
+            return program.advance(
+                position.state,
+                position.kernel_results,
+                self._seed,
+                tf.constant(position.num_rows),
+                tf.constant(count),
+                *program.arguments,
+            )
 
     def _keep(self, leaves, position):
         self.rows.append(leaves)

@@ -69,6 +69,11 @@ class Drawn:
     compile_seconds: float
     is_delayed: bool
 
+    @property
+    def num_steps(self) -> int:
+        """Steps that the draws took."""
+        return self.position.num_rows * self.program.steps_per_row
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -78,6 +83,7 @@ class Finished:
       warmup: the last position of the warm-up.
       warmup_rows: what was kept of its steps.
       drawn: the draws.
+      num_sampling_steps: of the draws, and of those that were thrown away for them.
       num_restarts: chains that were lost at the start, and were started from the others.
       num_moved_starts: chains that were given no finite start, and began where another did.
       start_seconds: spent before the first steps, with the compilation of the arrival.
@@ -87,6 +93,7 @@ class Finished:
     warmup: Position
     warmup_rows: WarmupStatistics
     drawn: Drawn
+    num_sampling_steps: int
     num_restarts: int
     num_moved_starts: int
     start_seconds: float
@@ -116,6 +123,7 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
     start_seconds += time.perf_counter() - before
     drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
     compile_seconds = warmup.compile_seconds + drawn.compile_seconds
+    num_sampling_steps = drawn.num_steps
     missing = math.inf
     while orders.until is None and orders.num_between is None:
         count, is_delayed, missing = _next_steps(drawn, missing, setup.can_delay, start)
@@ -127,10 +135,12 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
         seed = random.fold_in(orders.sampling_seed, count)
         drawn = _draw(phase, program, first, seed, start, store, orders, is_delayed)
         compile_seconds += drawn.compile_seconds
+        num_sampling_steps += drawn.num_steps
     return Finished(
         warmup=warmup.position,
         warmup_rows=warmup.rows.read(),
         drawn=drawn,
+        num_sampling_steps=num_sampling_steps,
         num_restarts=arrived.num_restarts,
         num_moved_starts=start.num_moved,
         start_seconds=start_seconds,

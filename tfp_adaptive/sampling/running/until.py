@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
+
 _DEFAULT_NUM_ROUNDS = 20
 
 
@@ -51,11 +53,8 @@ class Until:
             raise ValueError(f'`min_ess` must be a positive number; got {self.min_ess!r}.')
         if self.max_rhat is None and self.min_ess is None:
             raise ValueError('`max_rhat` and `min_ess` must not both be None: give at least one.')
-        steps = self.max_steps
-        if steps is not None and not (
-            isinstance(steps, (int, np.integer)) and not isinstance(steps, bool) and steps > 0
-        ):
-            raise ValueError(f'`max_steps` must be a positive int; got {steps!r}.')
+        if self.max_steps is not None:
+            arguments.count('max_steps', self.max_steps, 1)
 
 
 class Verdict(NamedTuple):

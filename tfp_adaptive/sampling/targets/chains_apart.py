@@ -26,7 +26,7 @@ def check_chains_apart(density: Density, parts: list, log_probs: tf.Tensor) -> N
     model = density.model
     if not model.event_shapes:
         _check_others_move(density, parts, log_probs)
-    elif model.needs_batch_check and log_probs.shape.rank:
+    elif not model.is_vectorized and log_probs.shape.rank:
         _check_first_alone(model, parts, log_probs)
 
 
@@ -41,8 +41,8 @@ def _check_first_alone(model, parts, log_probs):
     raise ValueError(
         '`target` mixes chains: the log-density of the first chain is '
         f'{together.flat[0]:.6g} among {len(log_probs)} chains and '
-        f'{np.array2string(alone.ravel()[:3], precision=6)} alone; use the '
-        'JointDistribution...AutoBatched class, which keeps them apart.'
+        f'{np.array2string(alone.ravel()[:3], precision=6)} alone; sum over event '
+        'dimensions alone, or use a JointDistribution...AutoBatched class, which keeps them apart.'
     )
 
 

@@ -62,7 +62,6 @@ def _of_distribution(target):
         prior=prior,
         is_prior=not is_pinned,
         is_vectorized=getattr(target, 'use_vectorized_map', False),
-        needs_batch_check=not getattr(target, 'use_vectorized_map', False),
     )
 
 
@@ -158,14 +157,12 @@ def _check_support(target):
     if not tf.nest.flatten(target.dtype):
         raise ValueError('`target` has no part left to sample: leave one of them without a pin.')
     try:
-        is_continuous = target.experimental_default_event_space_bijector() is not None
-        if is_continuous:
-            target.experimental_default_event_space_bijector().inverse_event_shape(
-                target.event_shape
-            )
+        bijector = target.experimental_default_event_space_bijector()
+        if bijector is not None:
+            bijector.inverse_event_shape(target.event_shape)
     except (AttributeError, NotImplementedError):
-        is_continuous = False
-    if not is_continuous:
+        bijector = None
+    if bijector is None:
         raise TypeError(
             '`target` has a part without a map from the real line onto its support, such as the '
             'counts of a Poisson: pin it with `experimental_pin`, or sum it out of the model.'

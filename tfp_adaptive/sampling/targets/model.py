@@ -32,7 +32,6 @@ class Model:
       dtype: of all parts, likewise.
       prior: (num_chains, seed) -> list of parts in the model's space, or `None`.
       is_prior: whether the target is the prior itself.
-      needs_batch_check: whether the log-density of a chain may come to depend on the others.
       is_vectorized: whether it was written for one chain and is mapped over several.
     """
 
@@ -47,5 +46,4 @@ class Model:
     dtype: Any = None
     prior: Callable | None = None
     is_prior: bool = False
-    needs_batch_check: bool = False
     is_vectorized: bool = False

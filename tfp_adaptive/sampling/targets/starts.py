@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.kept import Kept
 from tfp_adaptive.sampling.targets.chains_apart import check_chains_apart
 from tfp_adaptive.sampling.targets.density import Density
@@ -16,6 +15,7 @@ from tfp_adaptive.sampling.targets.dispersed import dispersed
 from tfp_adaptive.sampling.targets.fingerprint import Fingerprint, fingerprint
 from tfp_adaptive.sampling.targets.given import given
 from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.tuning import donors
 
 _DEFAULT_NUM_CHAINS = 10
 
@@ -138,10 +138,8 @@ def _can_move(initial_state: Any, is_finite: np.ndarray) -> bool:
 
 def _moved(parts: list, is_finite: np.ndarray, seed: Any) -> list:
     """Parts [*batch, *event] in which chains without a density are where one of the others is."""
-    givers = tf.constant(np.flatnonzero(is_finite), tf.int32)
-    choice = random.uniform([is_finite.size], seed, tf.float32)
-    index = tf.cast(choice * tf.cast(tf.size(givers), tf.float32), tf.int32)
-    source = tf.where(is_finite.ravel(), tf.range(is_finite.size), tf.gather(givers, index))
+    can_give = tf.constant(is_finite.ravel())
+    source, _ = donors.choose(can_give, ~can_give, seed)
     return [
         tf.reshape(
             tf.gather(tf.reshape(part, [is_finite.size, *part.shape[is_finite.ndim :]]), source),
