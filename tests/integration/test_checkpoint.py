@@ -18,7 +18,7 @@ import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.processes import run_python
 from tfp_adaptive.sampling import coordinates, figures
-from tfp_adaptive.sampling.programs import programs
+from tfp_adaptive.sampling.programs import arrival, programs
 from tfp_adaptive.sampling.storage import checkpoint
 
 tfmc = tfp.mcmc
@@ -63,6 +63,28 @@ def path(finished, tmp_path):
     """A copy of the run that has ended."""
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / 'run.npz'
+
+
+def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
+    """What was found out about the first starts stays true whatever those of a later call are."""
+
+    def half_line(q):
+        return tf.where(q[..., 0] > -100, gaussian(q), -np.inf)
+
+    starts = np.array([[-200.0, 0], [40, 40], [50, 50], [60, 60]], np.float32)
+    settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120}
+    first = run(target=half_line, initial_state=starts, **settings)
+    assert first.diagnostics.num_moved_starts == 1
+
+    def refused(*arguments):
+        raise AssertionError('went there again')
+
+    # programs are kept with the target
+    monkeypatch.setattr(arrival, 'arrive', refused)
+    again = run(target=lambda q: half_line(q), num_results=120, **settings)
+    assert again.diagnostics.num_moved_starts == 1
+    assert again.diagnostics.num_warmup_gradients == first.diagnostics.num_warmup_gradients
+    assert_identical(again.states[:90], first.states)
 
 
 def assert_same_run(one, other):

@@ -75,11 +75,11 @@ def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:
         num_warmup_gradients=num_warmup_gradients,
         num_warmup_hessian_vector_products=count(warmup_info, 'num_hessian_vector_products'),
         num_sampling_gradients=num_sampling_gradients,
-        num_restarts=finished.num_restarts,
+        num_restarts=finished.warmup.num_restarts,
         # and one at the start
         num_warmup_evaluations=1 + finished.warmup.num_rows * warmup_evaluations
         if warmup_evaluations
         else None,
         num_sampling_evaluations=finished.num_sampling_steps * evaluations or None,
-        num_moved_starts=finished.num_moved_starts,
+        num_moved_starts=finished.warmup.num_moved_starts,
     )

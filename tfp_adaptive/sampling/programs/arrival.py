@@ -1,5 +1,6 @@
 """Before the warm-up: the chains go to the typical set, and the kernel starts at their scales."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,7 +9,6 @@ import tensorflow as tf
 from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.user_code import running
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
@@ -18,19 +18,6 @@ _SHARE = 4
 _LEAST_GRADIENTS = 25
 
 
-class Arrived(NamedTuple):
-    """The first position of the warm-up.
-
-    Attributes:
-      position: where the chains are, with the kernel results of their first step. The gradients
-        that it took to get there are counted in them.
-      num_restarts: chains that were lost, and were started from the others.
-    """
-
-    position: Position
-    num_restarts: int
-
-
 def make_arrival(
     kernel: Any, bootstrap: Callable, batch_shape: tuple[int, ...], jit_compile: bool
 ) -> Callable:
@@ -38,7 +25,7 @@ def make_arrival(
 
     Chains of gradient-adaptive kernels go to the typical set first. The descent takes at most a
     quarter as many gradients as the warm-up has steps, with four log-densities beside each; in a
-    funnel the walk takes as many gradients again. All count as gradients.
+    funnel the walk takes as many gradients again. All count as gradients of the warm-up.
 
     There, the scale of every coordinate is estimated, which the preconditioner starts from unless
     it was given an `initial_scale`. With less than a hundred steps of warm-up chains stay where
@@ -51,16 +38,15 @@ def make_arrival(
       jit_compile: whether to compile with XLA.
 
     Returns:
-      (state, seed, number of warm-up steps) -> `Arrived`.
+      (start of the warm-up, seed, number of its steps) -> `Position`, the start from there.
     """
     arrive_program = Compiled(_arriving(kernel, batch_shape), jit_compile)
     walk_program = Compiled(_walking(kernel, batch_shape), jit_compile)
 
-    def begin(state, seed, num_warmup_steps):
-        results = bootstrap(state)
-        max_gradients = num_warmup_steps // _SHARE
-        if not _can_arrive(kernel, results) or max_gradients < _LEAST_GRADIENTS:
-            return Arrived(Position(state, results), 0)
+    def go(start, seed, num_warmup_steps):
+        state, max_gradients = start.state, num_warmup_steps // _SHARE
+        if not _can_arrive(kernel, start.kernel_results) or max_gradients < _LEAST_GRADIENTS:
+            return start
         with running(state, is_compiling=arrive_program.is_compiling):
             first, is_funnel, resolved = arrive_program(state, seed, tf.constant(max_gradients))
         num_gradients = first.num_gradients
@@ -73,9 +59,14 @@ def make_arrival(
         results = results._replace(
             adaptation=results.adaptation._replace(preconditioner=first.proposal), info=info
         )
-        return Arrived(Position(first.state, results), int(first.num_restarts))
+        return dataclasses.replace(
+            start,
+            state=first.state,
+            kernel_results=results,
+            num_restarts=int(first.num_restarts),
+        )
 
-    return begin
+    return go
 
 
 def _can_arrive(kernel, results):

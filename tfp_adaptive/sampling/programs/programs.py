@@ -6,7 +6,7 @@ step's index. Draws therefore do not depend on how a run is cut into chunks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,8 @@ class Position:
       accept_prob: sum over steps of the mean acceptance probability.
       num_divergences: of all steps and chains.
       seconds: spent, but for compilation.
+      num_restarts: chains that were lost before the first step, and were started from the others.
+      num_moved_starts: chains that were given no finite start, and began where another did.
     """
 
     state: Any
@@ -58,6 +60,8 @@ class Position:
     accept_prob: float = 0.0
     num_divergences: int = 0
     seconds: float = 0.0
+    num_restarts: int = 0
+    num_moved_starts: int = 0
 
     def after(self, chunk: 'Chunk', num_rows: int, seconds: float) -> 'Position':
         """The position that a chunk leads to.
@@ -67,7 +71,8 @@ class Position:
           num_rows: in it.
           seconds: it took.
         """
-        return Position(
+        return replace(
+            self,
             state=chunk.state,
             kernel_results=chunk.kernel_results,
             num_rows=self.num_rows + num_rows,

@@ -61,7 +61,8 @@ class Setup:
     Attributes:
       kernel: the one that warms up.
       descriptions: text that tells its settings from others, by their path.
-      arrive: (state, seed, number of warm-up steps) -> `Arrived`, the start of the warm-up.
+      begin: (state, chains whose start was moved) -> first position of the warm-up.
+      arrive: (that, seed, number of warm-up steps) -> the same in the typical set.
       make_warmup: (kernel, number of steps) -> program of the warm-up.
       warmup: the one of this kernel and number of steps.
       begin_sampling: last position of the warm-up -> first position of the sampling.
@@ -72,7 +73,8 @@ class Setup:
 
     kernel: Any
     descriptions: dict[str, str]
-    arrive: Callable
+    begin: Callable[[Any, int], Position]
+    arrive: Callable[[Position, Any, int], Position]
     make_warmup: Callable[[Any, int], Program]
     warmup: Program
     begin_sampling: Callable[[Position], Position]
@@ -162,6 +164,9 @@ def _make_setup(kernel, descriptions, start, settings):
     with user_code.explained('kernel', tf.nest.flatten(start.state)), _in_terms_of_sample():
         first = Position(start.state, bootstrap(start.state))
 
+    def begin(state, num_moved_starts):
+        return Position(state, bootstrap(state), num_moved_starts=num_moved_starts)
+
     @Compiled
     def freeze_results(kernel_results, state):
         return kernel.frozen(kernel_results).bootstrap_results(state)
@@ -179,6 +184,7 @@ def _make_setup(kernel, descriptions, start, settings):
     return Setup(
         kernel=kernel,
         descriptions=descriptions,
+        begin=begin,
         arrive=make_arrival(kernel, bootstrap, start.batch_shape, settings.jit_compile),
         make_warmup=make_warmup,
         warmup=make_warmup(kernel, settings.num_warmup_steps),

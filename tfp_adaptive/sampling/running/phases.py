@@ -84,8 +84,6 @@ class Finished:
       warmup_rows: what was kept of its steps.
       drawn: the draws.
       num_sampling_steps: of the draws, and of those that were thrown away for them.
-      num_restarts: chains that were lost at the start, and were started from the others.
-      num_moved_starts: chains that were given no finite start, and began where another did.
       start_seconds: spent before the first steps, with the compilation of the arrival.
       compile_seconds: spent compiling.
     """
@@ -94,8 +92,6 @@ class Finished:
     warmup_rows: WarmupStatistics
     drawn: Drawn
     num_sampling_steps: int
-    num_restarts: int
-    num_moved_starts: int
     start_seconds: float
     compile_seconds: float
 
@@ -113,8 +109,10 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
       OSError: if the store cannot be written.
       ValueError: if XLA cannot compile a program, or the store holds more draws.
     """
-    arrived = setup.arrive(start.state, orders.arrival_seed, orders.num_warmup_steps)
-    first = store.restore('warm-up', arrived.position)
+    begin = setup.begin(start.state, start.num_moved)
+    first = store.restore('warm-up', begin)
+    if first is begin:
+        first = setup.arrive(begin, orders.arrival_seed, orders.num_warmup_steps)
     start_seconds = time.perf_counter() - orders.begin
     warmup = _warm_up(setup.warmup, first, store, orders)
     before = time.perf_counter()
@@ -141,8 +139,6 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
         warmup_rows=warmup.rows.read(),
         drawn=drawn,
         num_sampling_steps=num_sampling_steps,
-        num_restarts=arrived.num_restarts,
-        num_moved_starts=start.num_moved,
         start_seconds=start_seconds,
         compile_seconds=compile_seconds,
     )

@@ -25,7 +25,10 @@ from tfp_adaptive.sampling.storage.rows import MemoryRows
 
 _SECONDS_BETWEEN_SAVES = 1.0
 _MAX_SHARE_OF_TIME = 0.05
-_FIGURES = ('num_rows', 'accept_prob', 'num_divergences', 'seconds')
+_FIGURES = (
+    *('num_rows', 'accept_prob', 'num_divergences', 'seconds'),
+    *('num_restarts', 'num_moved_starts'),
+)
 
 
 def open_store(path: Any) -> Any:
@@ -170,7 +173,9 @@ class Checkpoint(contextlib.AbstractContextManager):
             for name, like in (('state', first.state), ('kernel_results', first.kernel_results))
         }
         figures = facts['phases'][phase]
-        position = Position(**leaves, **{name: figures[name] for name in _FIGURES})
+        position = Position(
+            **leaves, **{name: figures[name] for name in _FIGURES if name in figures}
+        )
         self._positions[phase] = position
         return position
 
