@@ -105,6 +105,7 @@ def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
         if not (is_compiling and isinstance(cause, refusals)):
             raise
         raise ValueError(
-            'XLA cannot compile `target` or `kernel`: pass jit_compile=False. TensorFlow says: '
-            f'{reason(cause)}'
+            'XLA cannot compile `target` or `kernel`: pass jit_compile=False, or write an '
+            'AutoBatched model with the class of the same name without it, which XLA compiles more '
+            f'often. TensorFlow says: {reason(cause)}'
         ) from cause
