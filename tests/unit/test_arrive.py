@@ -12,6 +12,7 @@ from tests.support.statistics import FALSE_ALARM, largest_z
 from tests.unit.problems import packed
 from tfp_adaptive.internal import lbfgs
 from tfp_adaptive.sampling.programs.arrival import make_arrival
+from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -185,15 +186,16 @@ def test_sample_walks_into_a_funnel(rng, seed):
     """And counts what that took: a quarter of the warm-up for the descent, and one for the walk."""
     kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
     state = starts(rng, 101, radius=10.0)[:10]
-    begin = make_arrival(kernel, kernel.bootstrap_results, (10,), jit_compile=False)
-    arrived = begin(state, tf.constant([seed, 0]), 400)
+    go = make_arrival(kernel, kernel.bootstrap_results, (10,), jit_compile=False)
+    start = Position(state, kernel.bootstrap_results(state))
+    arrived = go(start, tf.constant([seed, 0]), 400)
     assert np.min(volatility(state)) < -1e5
-    assert np.min(volatility(arrived.position.state)) > -2000
+    assert np.min(volatility(arrived.state)) > -2000
     descend = tf.function(functools.partial(arrive.arrive, packed(volatility, state)))
     down = descend(state, tf.constant([seed, 0]), tf.constant(100))
     expected = down.num_gradients + down.num_values + 100
     # after either, two for the scale; and two of the kernel
-    assert arrived.position.kernel_results.info.num_gradients == expected + 2 * 2 + 2
+    assert arrived.kernel_results.info.num_gradients == expected + 2 * 2 + 2
 
 
 def spurious(x):

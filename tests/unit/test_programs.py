@@ -137,7 +137,7 @@ def test_a_run_starts_below_the_pace_of_the_last_one(monkeypatch):
     seen = []
 
     class HasRun:
-        is_new = False
+        is_new = is_compiling = False
 
         def __call__(self, state, results, seed, first, count):
             seen.append(int(count))
