@@ -1,6 +1,5 @@
 """What the experiments of Dahlin, Wills & Ninness (2018) share: their proposals and measures."""
 
-import json
 import pathlib
 import warnings
 from collections.abc import Callable
@@ -50,8 +49,7 @@ def every_seed(
 ) -> list[dict[str, Any]]:
     """The `runs` of `module.measure` for every seed, each in a fresh process.
 
-    TensorFlow keeps every program for ever, and each data set takes a dozen. What a seed has found
-    is kept until all are done, so that a run that was interrupted goes on.
+    What a seed has found is kept until all are done, so that a run that was interrupted goes on.
 
     Args:
       module: with a `measure` of (settings, seed), run as a program.
@@ -59,21 +57,12 @@ def every_seed(
       folder: of the experiment's results.
       progress: whether to tell of every seed.
     """
-    kept, runs = [], []
-    for seed in settings['seeds']:
-        case = {'settings': settings, 'seed': seed}
-        path = folder / f'seed-{seed}.json'
-        found = json.loads(path.read_text()) if path.exists() else {}
-        if found.get('case') != case:
-            found = {'case': case, **fresh_process.run(module, case, f'seed {seed}')}
-            path.write_text(json.dumps(found))
-        kept.append(path)
-        runs += found['runs']
-        if progress:
-            print(f'seed {seed}: done', flush=True)
-    for path in kept:
-        path.unlink()
-    return runs
+    return fresh_process.keep_each(
+        lambda case: fresh_process.run(module, case, f'seed {case["seed"]}'),
+        {f'seed-{seed}': {'settings': settings, 'seed': seed} for seed in settings['seeds']},
+        folder,
+        progress,
+    )
 
 
 def chains(

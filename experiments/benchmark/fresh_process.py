@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from experiments.errors import ExperimentError
@@ -14,8 +15,16 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _STATUS = pathlib.Path('/proc/self/status')
 
 
+class TooLongError(ExperimentError):
+    """A process did not end in time."""
+
+
 def run(
-    module: str, case: dict[str, Any], name: str, environment: dict[str, str] | None = None
+    module: str,
+    case: dict[str, Any],
+    name: str,
+    environment: dict[str, str] | None = None,
+    max_seconds: float | None = None,
 ) -> dict[str, Any]:
     """The last line that `python -m module` prints, read as JSON.
 
@@ -24,23 +33,62 @@ def run(
       case: that object.
       name: of the case, for errors.
       environment: variables beside those of this process. Default `None`: none.
+      max_seconds: after which the process is ended. Default `None`: never.
 
     Raises:
+      TooLongError: if it has to be.
       ExperimentError: if the process fails.
     """
-    done = subprocess.run(
-        [sys.executable, '-m', module],
-        input=json.dumps(case),
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        env={**os.environ, **(environment or {})},
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, '-m', module],
+            input=json.dumps(case),
+            capture_output=True,
+            text=True,
+            cwd=_ROOT,
+            env={**os.environ, **(environment or {})},
+            check=False,
+            timeout=max_seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TooLongError(f'{name} did not end in {max_seconds:g} s.') from error
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f'exit status {done.returncode}']
         raise ExperimentError(f'measuring {name} failed: {last[0]}')
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def keep_each(
+    measure: Callable[[dict[str, Any]], dict[str, Any]],
+    cases: dict[str, dict[str, Any]],
+    folder: pathlib.Path,
+    progress: bool,
+) -> list[Any]:
+    """The `runs` of all cases, where what each has found is kept until all are done.
+
+    So an experiment that was interrupted goes on.
+
+    Args:
+      measure: from a case to {'runs': list}, in a process of its own: TensorFlow keeps every
+        program for ever.
+      cases: name -> case, of JSON values.
+      folder: of the experiment's results.
+      progress: whether to tell of every case.
+    """
+    kept, runs = [], []
+    for name, case in cases.items():
+        path = folder / f'{re.sub(r"[^-.0-9a-zA-Z]", "-", name)}.json'
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if found.get('case') != case:
+            found = {'case': case, **measure(case)}
+            path.write_text(json.dumps(found))
+        kept.append(path)
+        runs += found['runs']
+        if progress:
+            print(f'{name}: done', flush=True)
+    for path in kept:
+        path.unlink()
+    return runs
 
 
 def peak_bytes() -> int:

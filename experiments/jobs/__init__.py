@@ -17,7 +17,8 @@ from experiments.jobs.pmmh_higgs import pmmh_higgs
 from experiments.jobs.pmmh_pictures import pmmh_pictures
 from experiments.jobs.pmmh_random_effects import pmmh_random_effects
 from experiments.jobs.pmmh_volatility import pmmh_volatility
-from experiments.jobs.robustness import robustness, robustness_references
+from experiments.jobs.robustness import robustness
+from experiments.jobs.robustness_references import robustness_references
 from experiments.jobs.stochastic_volatility import stochastic_volatility
 from experiments.jobs.windowed_nuts import windowed_nuts
 

@@ -335,6 +335,11 @@ def test_peak_memory_is_not_that_of_the_parent():
     assert after - before == pytest.approx(1e8, rel=0.05)
 
 
+def test_a_process_that_takes_too_long_is_ended():
+    with pytest.raises(fresh_process.TooLongError, match='nothing did not end'):
+        fresh_process.run('json.tool', {}, 'nothing', max_seconds=1e-3)
+
+
 @pytest.mark.slow
 def test_scaling_in_a_fresh_process():
     case = {

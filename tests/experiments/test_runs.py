@@ -9,9 +9,10 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments import cli, config, programs, pseudo_marginal
+from experiments.benchmark import fresh_process
 from experiments.errors import ExperimentError
-from experiments.jobs.robustness import _side_by_side
 from experiments.jobs.windowed_nuts import verdict
+from experiments.robustness import tables
 from experiments.targets.posteriors import POSTERIORS, references
 
 core_step = importlib.import_module('experiments.jobs.core_step')
@@ -279,10 +280,34 @@ def test_robustness_side_by_side_counts_pairs_of_runs():
     mine = runs('sample', ['pass', 'pass', 'pass', 'fail', 'no reference', 'pass'], [6] * 6)
     other = runs('NUTS', ['pass', 'pass', 'fail', 'pass', 'pass', 'pass'], [1, 2, 1, 1, 1, 3])
     settings = {'samplers': ['sample', 'NUTS'], 'widths': [2.0, 20.0]}
-    table = _side_by_side(mine + other, settings)
+    table = tables.side_by_side(mine + other, settings)
     near, wide = table.rows
     assert near == ['2', 'NUTS', 3, 1, 1, 0, 3.0, 2.0, 9.0, 4.0]
     assert wide == ['20', 'NUTS', 0, 0, 0, 0, None, None, None, None]
+
+
+def test_robustness_of_a_sampler_that_does_not_end(tmp_path, monkeypatch):
+    """It fails, and what others have found is kept."""
+
+    def run(module, case, name, max_seconds):
+        if case['sampler'] == 'sample':
+            raise fresh_process.TooLongError(f'{name}: {max_seconds}')
+        figures = dict(max_rhat=1.001, largest_error=0.01, min_ess=900.0)
+        rates = dict(num_gradients=50, ess_per_gradient=0.1, ess_per_second=7.0)
+        which = {key: case[key] for key in ('target', 'width', 'sampler')}
+        which |= {'d': 2, 'seed': 1, 'verdict': 'pass', 'is_warned': None}
+        return {'runs': [{**which, **figures, **rates}]}
+
+    monkeypatch.setattr(fresh_process, 'run', run)
+    settings = ['only=banana', 'widths=2', 'seeds=1', 'samplers=sample,TFP windowed NUTS']
+    _, record = _run(tmp_path, 'robustness', *settings)
+    passes, beside, posteriors = record['tables']
+    assert [row[2:] for row in passes['rows']] == [['1 of 1', None], ['0 of 1', None]]
+    assert beside['rows'][0][2:6] == [0, 0, 1, 0]
+    assert [row[4:7] for row in posteriors['rows']] == [
+        ['no end', None, None],
+        ['pass', None, '1.001'],
+    ]
 
 
 @pytest.mark.slow

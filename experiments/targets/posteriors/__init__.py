@@ -6,6 +6,7 @@ hierarchies, and shapes that are hard on purpose. All data are simulated from fi
 
 from collections.abc import Callable
 
+from experiments.config import ConfigError
 from experiments.targets import banana, gaussian, hard
 from experiments.targets.base import Target
 from experiments.targets.posteriors import (
@@ -18,7 +19,7 @@ from experiments.targets.posteriors import (
 )
 from experiments.targets.posteriors.parts import uniform_start
 
-__all__ = ['POSTERIORS', 'SAME_IN_OTHER_COORDINATES', 'uniform_start']
+__all__ = ['POSTERIORS', 'SAME_IN_OTHER_COORDINATES', 'chosen', 'uniform_start']
 
 POSTERIORS: dict[str, Callable[[], Target]] = {
     'line through years': regressions.line_through_years,
@@ -65,3 +66,17 @@ SAME_IN_OTHER_COORDINATES: dict[str, tuple[Callable[[], Target], Callable]] = {
 }
 """label -> (what makes the same posterior in coordinates without a funnel, how its draws become
 those of the label)."""
+
+
+def chosen(only: list[str]) -> list[str]:
+    """Labels of the posteriors that the setting `only` names; empty, it stands for all.
+
+    Raises:
+      ConfigError: if it names one that is not there.
+    """
+    if unknown := set(only) - set(POSTERIORS):
+        raise ConfigError(
+            f'only={",".join(sorted(unknown))} names no posterior; there are '
+            f'{", ".join(POSTERIORS)}.'
+        )
+    return only or list(POSTERIORS)

@@ -1,0 +1,80 @@
+"""One sampler on one posterior, judged; run as a program by the experiment robustness."""
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from experiments.robustness.samplers import SAMPLERS
+from experiments.targets.posteriors import POSTERIORS, references
+
+MAX_RHAT, MAX_ERROR = 1.02, 0.1
+"""Of a run that passes; the error of a mean is in standard deviations."""
+
+
+def measure(
+    target: str, width: float, sampler: str, settings: dict[str, Any]
+) -> dict[str, list[dict[str, Any]]]:
+    """The runs with every seed: {'runs': one dict each, of verdict and figures}.
+
+    Args:
+      target: label of the posterior.
+      width: chains start at uniform(-width, width).
+      sampler: one of `SAMPLERS`.
+      settings: of the experiment.
+    """
+    made = POSTERIORS[target]()
+    run = SAMPLERS[sampler](made, width, settings)
+    expected = references.reference(target, made)
+    which = {'target': target, 'd': made.event_size, 'sampler': sampler, 'width': width}
+    return {
+        'runs': [
+            {**which, 'seed': seed, **_judge(run, seed, settings, expected)}
+            for seed in settings['seeds']
+        ]
+    }
+
+
+def did_not_end(
+    target: str, width: float, sampler: str, settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """As many runs that fail, of a process that was ended."""
+    return [
+        {
+            **{'target': target, 'd': POSTERIORS[target]().event_size, 'sampler': sampler},
+            **{'width': width, 'seed': seed, 'verdict': 'no end', 'is_warned': None},
+        }
+        for seed in settings['seeds']
+    ]
+
+
+def _judge(run, seed, settings, expected):
+    try:
+        found = run(seed)
+    except ValueError as problem:
+        return {'verdict': 'fail', 'is_warned': True, 'error': str(problem)}
+    error = None
+    if expected is not None:
+        mean = np.asarray(found.states, np.float64).mean(axis=(0, 1))
+        error = float(np.max(np.abs(mean - expected.mean) / np.asarray(expected.sd)))
+    if not found.max_rhat < MAX_RHAT:
+        verdict = 'fail'
+    elif error is None:
+        verdict = 'no reference'
+    else:
+        verdict = 'pass' if error < MAX_ERROR else 'fail'
+    return {
+        'verdict': verdict,
+        'is_warned': found.is_warned,
+        'max_rhat': found.max_rhat,
+        'largest_error': error,
+        'min_ess': found.min_ess,
+        'num_gradients': found.num_gradients,
+        'ess_per_gradient': found.min_ess / found.num_gradients / settings['num_chains'],
+        'ess_per_second': found.min_ess / found.seconds,
+    }
+
+
+if __name__ == '__main__':
+    print(json.dumps(measure(**json.load(sys.stdin))))

@@ -1,0 +1,122 @@
+"""Samplers as they come, from starts of a given width."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments import effective_size
+from experiments.benchmark import peers_tfp
+from experiments.benchmark.sampling import Problem
+from experiments.targets import Target
+from experiments.targets.posteriors import uniform_start
+
+_TRIES = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run of any sampler is judged by.
+
+    Attributes:
+      states: [N, C, D], unconstrained.
+      max_rhat: over coordinates.
+      min_ess: over coordinates and their squares.
+      num_gradients: of a chain, warm-up included.
+      seconds: of warm-up and sampling.
+      is_warned: whether it says itself that something is wrong; `None` for those that never do.
+    """
+
+    states: np.ndarray
+    max_rhat: float
+    min_ess: float
+    num_gradients: float
+    seconds: float
+    is_warned: bool | None
+
+
+def ours(kernel: Any) -> Callable:
+    """`sample` with a kernel: (target, width, settings, progress) -> (seed -> `Run`)."""
+
+    def prepare(target, width, settings, progress=False):
+        def run(seed):
+            with warnings.catch_warnings(record=True):
+                warnings.simplefilter('always')
+                found = tfpa.sample(
+                    target.log_prob,
+                    settings['num_results'],
+                    settings['num_warmup_steps'],
+                    initial_state=_start(target, width, seed, settings),
+                    kernel=kernel,
+                    seed=(seed, 1),
+                    progress=progress,
+                )
+            d, timings = found.diagnostics, found.timings
+            return Run(
+                states=found.states,
+                max_rhat=d.max_rhat,
+                min_ess=d.min_ess,
+                num_gradients=(d.num_warmup_gradients or 0) + (d.num_sampling_gradients or 0),
+                seconds=timings.warmup + timings.sampling,
+                is_warned=bool(found.warnings),
+            )
+
+        return run
+
+    return prepare
+
+
+def _tfp_windowed_nuts(target, width, settings) -> Callable:
+    """TFP's own, from the same starts."""
+    problem = Problem(
+        target=dataclasses.replace(
+            target, initial_state=lambda _, seed: _start(target, width, seed[0], settings)
+        ),
+        arguments={},
+        preconditioner='',
+        num_chains=settings['num_chains'],
+        num_warmup_steps=settings['num_warmup_steps'],
+        num_results=settings['num_results'],
+        num_short_results=settings['num_results'],
+        max_seconds=np.inf,
+    )
+    sampler = peers_tfp.windowed_nuts(problem)
+
+    def run(seed):
+        draws = sampler(seed)
+        min_ess, max_rhat = effective_size.smallest(draws.states.astype(np.float64))
+        return Run(
+            states=draws.states,
+            max_rhat=max_rhat,
+            min_ess=min_ess,
+            num_gradients=draws.num_warmup_gradients + draws.num_gradients,
+            seconds=draws.warmup_seconds + draws.sampling_seconds,
+            is_warned=None,
+        )
+
+    return run
+
+
+SAMPLERS: dict[str, Callable] = {
+    'sample': ours(None),
+    'WindowedNUTS': ours(tfpa.WindowedNUTS),
+    'TFP windowed NUTS': _tfp_windowed_nuts,
+}
+"""name -> what makes a sampler: (target, width, settings) -> (seed -> `Run`)."""
+
+
+def _start(target: Target, width: float, seed: int, settings: dict[str, Any]) -> tf.Tensor:
+    """uniform(-width, width) where the density and its gradient are finite, as Stan starts."""
+    num_chains = settings['num_chains']
+    candidates = uniform_start(target.event_size, width)(_TRIES * num_chains, (seed, 0))
+    candidates = tf.cast(candidates, settings['dtype'])
+    with tf.GradientTape() as tape:
+        tape.watch(candidates)
+        log_prob = target.log_prob(candidates)
+    gradient = tape.gradient(log_prob, candidates)
+    is_finite = tf.math.is_finite(log_prob + tf.reduce_sum(gradient, axis=-1))
+    return tf.boolean_mask(candidates, is_finite)[:num_chains]
