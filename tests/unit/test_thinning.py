@@ -68,9 +68,9 @@ def test_a_long_stay(rng):
         (1, 1.0, math.inf, 1),
         (1, 1.1, math.inf, 2),  # with a reserve of a half
         (1, 4.0, math.inf, 8),
-        (1, 400.0, math.inf, 64),  # the most at once
+        (1, 400.0, math.inf, 8),  # the most at once
         (64, 2.0, 100.0, 256),
-        (64, 100.0, 400.0, 256),  # the most
+        (64, 100.0, 400.0, 256),  # the most, not eight times as many
         (256, 2.0, 100.0, 256),
         (64, 51.0, 100.0, 64),  # more steps did not help
         (8, 1.0, 4.0, 8),

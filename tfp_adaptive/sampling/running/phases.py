@@ -145,13 +145,14 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
 
 
 def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
-    """(steps of a draw, whether rejected moves are tried once more, what is missing)."""
+    """(steps of a draw, whether rejected moves are tried once more, what these moves miss)."""
     num_steps, num_draws = drawn.program.steps_per_row, drawn.position.num_rows * start.num_chains
     if can_delay and not drawn.is_delayed:
         missing = thinning.shortfall(drawn.figures, num_draws, max_rhat=math.inf)
         if missing > 1 and thinning.are_stuck(drawn.rows.parts, len(start.batch_shape)):
             most = thinning.MAX_DELAYED_STEPS_PER_DRAW
-            return thinning.steps_per_draw(num_steps, missing, most=most), True, missing
+            # nothing is known of these moves; at first they may miss more, as chains come free
+            return thinning.steps_per_draw(num_steps, missing, most=most), True, math.inf
     missing = thinning.shortfall(drawn.figures, num_draws)
     most = thinning.MAX_DELAYED_STEPS_PER_DRAW if drawn.is_delayed else thinning.MAX_STEPS_PER_DRAW
     count = thinning.steps_per_draw(num_steps, missing, before, most)

@@ -10,7 +10,9 @@ from tfp_adaptive.sampling.figures import longest_stays, moves
 
 MAX_STEPS_PER_DRAW = 256
 MAX_DELAYED_STEPS_PER_DRAW = 128
-_MAX_RATIO = 64
+_MAX_RATIO = 8
+"""At a time. Chains that have hardly mixed do not tell how much is missing, and too many steps
+would cost more than all before; on the way to 256 the smaller rounds are an eighth more."""
 _LEAST_SHARE = 0.05
 _MIN_ESS, _MAX_RHAT = 400.0, 1.01
 _RESERVE = 1.5
@@ -74,7 +76,7 @@ def steps_per_draw(
 
     Returns:
       `num_steps` if nothing is missing, or no less than half of what was missing before, as where
-      chains sit in different modes; else more, a power of two, at most 64 times as many.
+      chains sit in different modes; else more, a power of two, at most eight times as many.
     """
     if missing <= 1 or missing > before / 2:
         return num_steps
