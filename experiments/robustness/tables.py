@@ -100,7 +100,7 @@ def _row(found) -> list[Any]:
         ', '.join(one['verdict'] for one in found),
         _count_of_warned(found),
         None if max_rhat is None else rhat(max_rhat),
-        None if error is None else f'{error:.3f}',
+        None if error is None else f'{error:.3f}' if error < 100 else f'{error:,.0f}',
         middle('min_ess'),
         middle('ess_per_gradient'),
         middle('ess_per_second'),
