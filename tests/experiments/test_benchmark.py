@@ -290,6 +290,7 @@ def test_adaptation(tmp_path):
     assert 'relative to the longest' in page
 
 
+@pytest.mark.slow
 def test_scaling(tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, 'in_fresh_process', lambda case: scaling_process.measure(**case))
     # in a process that has held more before the peak would not move

@@ -328,6 +328,7 @@ def test_robustness_references_compiled(tmp_path):
     assert np.all(error > 0)
 
 
+@pytest.mark.slow
 def test_pmmh_random_effects(tmp_path, monkeypatch):
     monkeypatch.setattr(
         pseudo_marginal.fresh_process, 'run', lambda module, case, name: pmmh.measure(**case)
@@ -401,6 +402,7 @@ def test_pmmh_volatility(tmp_path, monkeypatch):
         assert run['max_z'] > 0
 
 
+@pytest.mark.slow
 def test_pmmh_higgs(tmp_path, monkeypatch):
     monkeypatch.setattr(
         pseudo_marginal.fresh_process, 'run', lambda module, case, name: pmmh_higgs.measure(**case)
@@ -462,6 +464,7 @@ def test_pmmh_higgs_refuses(tmp_path, capsys, setting, words):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pmmh_pictures(tmp_path):
     short = [
         *('num_observations=6', 'line_places=5', 'num_particles=2,30', 'num_results=60'),

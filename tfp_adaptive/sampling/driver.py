@@ -81,10 +81,11 @@ def sample(
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
         chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
         chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
-        away, and others taken with 1, 3, 7, up to 63 steps between them, by the effective size of
-        the first; and up to 255 if that helped and is not enough. If a chain stayed at one point
-        for 50 draws, the default kernel then tries rejected moves once more with a step an eighth
-        as long (`proposals.delayed_rejection`), which takes three gradients a leapfrog step. With
+        away, and others taken with 1, 3 or 7 steps between them, by the effective size of the
+        first; while that helps and is not enough, with up to eight times as many steps, at most
+        256. If a chain stayed at one point for 50 draws, the default kernel then tries rejected
+        moves once more with a step an eighth as long (`proposals.delayed_rejection`), which takes
+        three gradients a leapfrog step, and a draw at most 128 such steps. With
         `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
