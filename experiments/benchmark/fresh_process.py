@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from experiments import records
 from experiments.errors import ExperimentError
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def keep_each(
 ) -> list[Any]:
     """The `runs` of all cases, where what each has found is kept until all are done.
 
-    So an experiment that was interrupted goes on.
+    So an experiment that was interrupted goes on, unless the repository is at another commit.
 
     Args:
       measure: from a case to {'runs': list}, in a process of its own: TensorFlow keeps every
@@ -79,9 +80,12 @@ def keep_each(
     for name, case in cases.items():
         path = folder / f'{re.sub(r"[^-.0-9a-zA-Z]", "-", name)}.json'
         found = json.loads(path.read_text()) if path.exists() else {}
-        if found.get('case') != case:
-            found = {'case': case, **measure(case)}
-            path.write_text(json.dumps(found))
+        origin = {'case': case, 'commit': records.commit()}
+        if {key: found.get(key) for key in origin} != origin:
+            found = {**origin, **measure(case)}
+            scratch = path.with_suffix('.partial')
+            scratch.write_text(json.dumps(found))
+            scratch.replace(path)
         kept.append(path)
         runs += found['runs']
         if progress:

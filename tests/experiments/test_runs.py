@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import cli, config, programs, pseudo_marginal
+from experiments import cli, config, programs, pseudo_marginal, records
 from experiments.benchmark import fresh_process
 from experiments.errors import ExperimentError
 from experiments.jobs.windowed_nuts import verdict
@@ -365,9 +365,18 @@ def test_pseudo_marginal_seeds_that_are_done_are_not_run_again(tmp_path, monkeyp
     assert every_seed(0.5) == [1, 2]
     assert called == [(1, 0.5), (2, 0.5), (2, 0.5)]
     assert not list(tmp_path.iterdir())
-    # what other settings have left is not taken for theirs
-    (tmp_path / 'seed-1.json').write_text('{"case": {"seed": 1}, "runs": [7]}')
+    # what other settings or another state of the code have left is not taken for theirs
+    other = {'case': {'seed': 1}, 'commit': records.commit(), 'runs': [7]}
+    older = {
+        'case': {'settings': {'seeds': [1, 2], 'rho': 0.9}, 'seed': 2},
+        'commit': '',
+        'runs': [8],
+    }
+    (tmp_path / 'seed-1.json').write_text(json.dumps(other))
+    (tmp_path / 'seed-2.json').write_text(json.dumps(older))
     assert every_seed(0.9) == [1, 2]
+    (tmp_path / 'seed-2.json').write_text(json.dumps({**older, 'commit': records.commit()}))
+    assert every_seed(0.9) == [1, 8]
 
 
 _SHORT_LEVERAGE = [

@@ -128,7 +128,7 @@ def test_a_chain_that_arrives_late_is_named(draws, sign):
 @pytest.mark.parametrize('correlation', [0.0, 0.99])
 @pytest.mark.parametrize('num_dims', [1, 10])
 def test_chains_of_the_posterior_hardly_ever_arrive_late(num_dims, correlation, rng):
-    """Fewer than 2 % of short runs, independent or slowly mixing, are warned of."""
+    """No more than 1 % of short runs, independent or slowly mixing, are warned of."""
 
     def is_warned():
         draws = rng.standard_normal([100, 4, num_dims])
@@ -138,7 +138,7 @@ def test_chains_of_the_posterior_hardly_ever_arrive_late(num_dims, correlation, 
         run = types.SimpleNamespace(statistics=types.SimpleNamespace(log_prob=log_prob))
         return bool(list(convergence._late_chains(run)))
 
-    # a binomial of 1 % exceeds it in one of 3e4 such tests
+    # a binomial of 1 % reaches it in one of 4,900 such tests
     assert sum(is_warned() for _ in range(500)) < 15
 
 

@@ -113,8 +113,7 @@ def _stuck_chains(run):
 def _late_chains(run):
     """Chains whose first draws are no draws of the posterior, by their log-density.
 
-    That of one of the first tenth is twice as far from the median as those of all later draws. Of
-    1,900 runs of 100 draws of four independent or slowly mixing chains, five were warned of.
+    That of one of the first tenth is twice as far from the median as those of all later draws.
     """
     log_prob = np.asarray(run.statistics.log_prob)
     log_prob = log_prob.reshape([len(log_prob), -1])
