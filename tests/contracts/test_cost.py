@@ -45,7 +45,7 @@ def test_evaluations_of_a_frozen_program(entry, seed):
     bootstrap = program.kernel.bootstrap_results
     spent, _ = program.counter.spent_by(bootstrap, catalogue.learned(entry, TARGET, seed).state)
     assert spent == 1
-    state = TARGET.draw(seed, [program.num_chains])
+    state = TARGET.draw(seed, [entry.num_chains])
     spent, results = program.counter.spent_by(bootstrap, state)
     assert spent == 1 + entry.num_more_at_start  # other chains than those that have learned
 

@@ -30,7 +30,7 @@ def _check(frozen, target, seed, batch_shape=(50_000,), step=None):
 @every_kernel_on_any_chains
 def test_invariance(entry, seed):
     kernel, step = _on_power(1.0, entry, seed)
-    _check(kernel, TARGET, seed, step=step)
+    _check(kernel, TARGET, seed, (entry.num_chains,), step)
 
 
 def _on_power(power, entry, seed):
@@ -70,7 +70,7 @@ def test_invariance_on_difficult_targets(target, seed):
 @every_kernel_on_any_chains
 def test_a_wrong_target_is_detected(entry, seed):
     wrong, step = _on_power(1.2, entry, seed)
-    p_value, _ = invariance_p_value(wrong, TARGET, seed, step=step)
+    p_value, _ = invariance_p_value(wrong, TARGET, seed, (entry.num_chains,), step=step)
     assert p_value < DETECTION
 
 
