@@ -2,10 +2,14 @@
 
     python -m tests.integration.killed_runs FOLDER SEED NUM_KILLS
 
-kills with SIGKILL at random moments, and once at every call with which a run writes. It prints a
-line for every run that has ended: how often it was killed, in which phases, and whether its draws
-are those of a run that nothing interrupted. Processes are forked after the imports, which take
-longer than the runs.
+kills with SIGKILL at random moments, and at calls with which a run writes. It prints a line for
+every run that has ended: how often it was killed, in which phases, and whether its draws are those
+of a run that nothing interrupted. Processes are forked after the imports, which take longer than
+the runs.
+
+    python -m tests.integration.killed_runs FOLDER
+
+kills a single run, half-way, and leaves it in `run.npz`.
 """
 
 import functools
@@ -24,31 +28,31 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.sampling.programs import programs
 from tfp_adaptive.sampling.storage import checkpoint
 
-NUM_RESULTS, NUM_WARMUP_STEPS = 900, 450
+LONG = {'num_results': 900, 'num_warmup_steps': 450}
+SHORT = {'num_results': 40, 'num_warmup_steps': 20}
 WRITING = ('open', 'write', 'fsync', 'replace', 'ftruncate')
+OFTEN = (
+    (programs, '_MAX_CHUNK_ROWS', 10),
+    (checkpoint, '_SECONDS_BETWEEN_SAVES', 0.0),
+    (checkpoint, '_MAX_SHARE_OF_TIME', 1e9),
+)
+"""What makes chunks of ten rows, and a save after each."""
 
 
-def target(q):
-    return -tf.reduce_sum(tf.square(q) * tf.constant([1.0, 10.0]), axis=-1) / 2
+def gaussian(q):
+    return -tf.reduce_sum(tf.square(q), axis=-1) / 2
 
 
-def run(path, num_results=NUM_RESULTS, num_warmup_steps=NUM_WARMUP_STEPS):
-    """A run that saves as often as it can."""
-    warnings.simplefilter('ignore')
-    checkpoint._SECONDS_BETWEEN_SAVES = 0.0
-    checkpoint._MAX_SHARE_OF_TIME = 1e9
-    programs._MAX_CHUNK_ROWS = 15
-    return tfpa.sample(
-        target,
-        num_results,
-        num_warmup_steps,
-        initial_state=tf.ones([2, 2]),
-        kernel=tfpa.GradientAdaptiveMALA,
-        seed=5,
-        progress=False,
-        jit_compile=False,
-        checkpoint=path,
-    )
+def run(path=None, target=gaussian, num_results=90, num_warmup_steps=45, **settings):
+    settings = {
+        'initial_state': tf.ones([4, 2]),
+        'kernel': tfpa.GradientAdaptiveMALA,
+        'seed': 3,
+        'progress': False,
+        'jit_compile': False,
+        **settings,
+    }
+    return tfpa.sample(target, num_results, num_warmup_steps, checkpoint=path, **settings)
 
 
 def fork(work):
@@ -94,14 +98,14 @@ def kill_at_random(folder, seed, num_kills):
     rng = random.Random(seed)
     reference = folder / 'reference.npz'
     began = time.perf_counter()
-    was_killed(fork(lambda: save_draws(None, reference)))
+    was_killed(fork(lambda: save_draws(None, reference, **LONG)))
     seconds = time.perf_counter() - began
     total = count = 0
     while total < num_kills:
         count += 1
         path, file, kills, progress = folder / f'{count}.h5', folder / f'{count}.npz', 0, []
         while True:
-            child = fork(functools.partial(save_draws, path, file))
+            child = fork(functools.partial(save_draws, path, file, **LONG))
             if total < num_kills:
                 time.sleep(rng.uniform(0.2, 1.1) * seconds)
                 os.kill(child, signal.SIGKILL)
@@ -118,38 +122,57 @@ def bytes_kept(path):
 
 
 def kill_at_calls(folder):
-    """Kills a run at each of the calls with which it writes, the writes when half is written."""
-    sizes = {'num_results': 60, 'num_warmup_steps': 30}
+    """Kills a run at every fifth of the calls with which it writes."""
     reference, path, file = folder / 'short.npz', folder / 'calls.h5', folder / 'calls.npz'
-    was_killed(fork(lambda: save_draws(None, reference, **sizes)))
+    was_killed(fork(lambda: save_draws(None, reference, **SHORT)))
     kills, countdown = 0, 2
-    while was_killed(fork(functools.partial(killing_itself, countdown, path, file, sizes))):
+    while was_killed(fork(functools.partial(killing_itself, countdown, path, file))):
         kills, countdown = kills + 1, countdown + 5
     print(f'calls {kills} [] {same(file, reference)}', flush=True)
 
 
-def killing_itself(countdown, path, file, sizes):
+def killing_itself(countdown, path, file):
     """A run that is killed at the call of that number."""
     left = [countdown]
 
-    def wrap(name, call):
-        def wrapped(*args, **kwargs):
-            left[0] -= 1
-            if left[0]:
-                return call(*args, **kwargs)
-            if name == 'write':
-                call(args[0], bytes(args[1])[: len(args[1]) // 2])
-            return os.kill(os.getpid(), signal.SIGKILL)
-
-        return wrapped
+    def count():
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     # the files of the results are not written through these
     for name in WRITING:
-        setattr(os, name, wrap(name, getattr(os, name)))
-    save_draws(path, file, **sizes)
+        setattr(os, name, interrupted(name, getattr(os, name), count))
+    save_draws(path, file, **SHORT)
+
+
+def interrupted(name, call, interrupt):
+    """A call with which a run writes that is interrupted first, a write when half is written."""
+
+    def wrapped(*args, **kwargs):
+        if name != 'write':
+            interrupt()
+            return call(*args, **kwargs)
+        descriptor, content = args
+        half = call(descriptor, content[: len(content) // 2])
+        interrupt()
+        return half + call(descriptor, content[half:])
+
+    return wrapped
+
+
+def main(folder, seed=None, num_kills=None):
+    warnings.simplefilter('ignore')
+    for module, name, value in OFTEN:
+        setattr(module, name, value)
+    folder = pathlib.Path(folder)
+    if seed is None:
+        is_killed = was_killed(fork(lambda: killing_itself(80, folder / 'run.npz', None)))
+        print(f'killed {is_killed}')
+    else:
+        kill_at_random(folder, int(seed), int(num_kills))
+        kill_at_calls(folder)
 
 
 if __name__ == '__main__':
-    scratch, first_seed, number = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    kill_at_random(scratch, first_seed, number)
-    kill_at_calls(scratch)
+    main(*sys.argv[1:])

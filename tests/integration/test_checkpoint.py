@@ -16,6 +16,8 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
+from tests.integration import killed_runs
+from tests.integration.killed_runs import SHORT, gaussian, run
 from tests.support.processes import run_python
 from tfp_adaptive.sampling import coordinates, figures
 from tfp_adaptive.sampling.programs import arrival, programs
@@ -26,28 +28,11 @@ tfmc = tfp.mcmc
 pytestmark = pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
 
 
-def gaussian(q):
-    return -tf.reduce_sum(tf.square(q), axis=-1) / 2
-
-
-def run(path=None, target=gaussian, num_results=90, num_warmup_steps=45, **settings):
-    settings = {
-        'initial_state': tf.ones([4, 2]),
-        'kernel': tfpa.GradientAdaptiveMALA,
-        'seed': 3,
-        'progress': False,
-        'jit_compile': False,
-        **settings,
-    }
-    return tfpa.sample(target, num_results, num_warmup_steps, checkpoint=path, **settings)
-
-
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Programs of ten rows a chunk, and a save after each."""
-    monkeypatch.setattr(programs, '_MAX_CHUNK_ROWS', 10)
-    monkeypatch.setattr(checkpoint, '_SECONDS_BETWEEN_SAVES', 0.0)
-    monkeypatch.setattr(checkpoint, '_MAX_SHARE_OF_TIME', 1e9)
+    for module, name, value in killed_runs.OFTEN:
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.fixture(scope='module')
@@ -72,16 +57,19 @@ def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
         return tf.where(q[..., 0] > -100, gaussian(q), -np.inf)
 
     starts = np.array([[-200.0, 0], [40, 40], [50, 50], [60, 60]], np.float32)
-    settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120}
-    first = run(target=half_line, initial_state=starts, **settings)
+    settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120, 'target': half_line}
+    ways, running = [], arrival.running
+
+    def on_the_way(*args, **kwargs):
+        ways.append(args)
+        return running(*args, **kwargs)
+
+    monkeypatch.setattr(arrival, 'running', on_the_way)
+    first = run(initial_state=starts, **settings)
     assert first.diagnostics.num_moved_starts == 1
-
-    def refused(*arguments):
-        raise AssertionError('went there again')
-
-    # programs are kept with the target
-    monkeypatch.setattr(arrival, 'arrive', refused)
-    again = run(target=lambda q: half_line(q), num_results=120, **settings)
+    assert len(ways) == 1
+    again = run(num_results=120, **settings)
+    assert len(ways) == 1
     assert again.diagnostics.num_moved_starts == 1
     assert again.diagnostics.num_warmup_gradients == first.diagnostics.num_warmup_gradients
     assert_identical(again.states[:90], first.states)
@@ -103,22 +91,56 @@ def contents(path):
 # ---- going on
 
 
-@pytest.mark.parametrize('num_kills', [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_runs_end_with_the_same_draws(tmp_path, num_kills):
+@pytest.mark.slow
+def test_killed_runs_end_with_the_same_draws(tmp_path):
     """At random moments, and at the calls with which a run writes."""
-    (output,) = run_python(['-m', 'tests.integration.killed_runs', tmp_path, 1, num_kills])
+    (output,) = run_python(['-m', killed_runs.__name__, tmp_path, 1, 20])
     lines = [line for line in output.splitlines() if line.startswith(('random', 'calls'))]
     kills = {'random': 0, 'calls': 0}
     for line in lines:
         kind, count, *_, is_same = line.split()
         kills[kind] += int(count)
         assert is_same == 'True', output
-    assert kills['random'] == num_kills, output
+    assert kills['random'] == 20, output
     assert kills['calls'] >= 5, output
 
 
+def test_a_run_of_a_process_that_was_killed_goes_on_in_another(tmp_path, small_chunks):
+    (output,) = run_python(['-m', killed_runs.__name__, tmp_path])
+    assert output.splitlines()[-1] == 'killed True'
+    with np.load(tmp_path / 'run.npz') as file:
+        assert 'sampling/state/0' in file
+    assert_same_run(run(tmp_path / 'run.npz', **SHORT), run(**SHORT))
+
+
+def test_what_a_kill_leaves_goes_on(tmp_path, monkeypatch, small_chunks):
+    """A kill leaves the files as they are: at every call with which a run writes."""
+    folder, copies, seen = tmp_path / 'run', [], set()
+    sizes = {'num_results': 20, 'num_warmup_steps': 10}
+    folder.mkdir()
+
+    def keep():
+        files = [path for path in sorted(folder.rglob('*')) if path.is_file()]
+        now = tuple((path, path.read_bytes()) for path in files)
+        if now not in seen:
+            seen.add(now)
+            copies.append(tmp_path / str(len(copies)))
+            shutil.copytree(folder, copies[-1])
+
+    with monkeypatch.context() as patch:
+        for name in killed_runs.WRITING:
+            patch.setattr(os, name, killed_runs.interrupted(name, getattr(os, name), keep))
+        whole = run(folder / 'run.npz', **sizes)
+    # the first saves of both phases, and the rows between
+    assert len(copies) > 20
+    for copy in copies:
+        assert_same_run(run(copy / 'run.npz', **sizes), whole)
+
+
 @pytest.mark.parametrize(
-    ('num_chunks', 'jit_compile'), [(2, False), (8, False), (8, True)], ids=['2', '8', '8, XLA']
+    ('num_chunks', 'jit_compile'),
+    [(2, False), (8, False), pytest.param(8, True, marks=pytest.mark.slow)],
+    ids=['2', '8', '8, XLA'],
 )
 def test_interrupted_run_goes_on(tmp_path, monkeypatch, small_chunks, num_chunks, jit_compile):
     """Stopped in the warm-up or in the sampling, with what was not yet saved thrown away."""
@@ -247,11 +269,15 @@ def small_steps(log_prob):
     return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.2))
 
 
+def make_hmc(log_prob):
+    return tfmc.HamiltonianMonteCarlo(log_prob, step_size=0.5, num_leapfrog_steps=2)
+
+
 def test_model_with_names_and_traces(tmp_path):
     model = tfp.distributions.JointDistributionNamed(
         {'scale': tfp.distributions.LogNormal(0.0, 1.0)}
     )
-    settings = {'target': model, 'initial_state': None, 'num_chains': 3}
+    settings = {'target': model, 'initial_state': None, 'num_chains': 3, 'kernel': make_hmc}
     settings['trace_fn'] = lambda state, results: (state['scale'], results.is_accepted)
     whole = run(**settings)
     run(tmp_path / 'run.npz', num_results=40, **settings)
@@ -269,7 +295,7 @@ OTHER_KERNELS = {
 }
 
 
-@pytest.mark.parametrize('name', OTHER_KERNELS)
+@pytest.mark.parametrize('name', ['replica exchange', pytest.param('nuts', marks=pytest.mark.slow)])
 def test_any_kernel_goes_on(tmp_path, name):
     kernel = OTHER_KERNELS[name]
     run(tmp_path / 'run.npz', num_results=40, kernel=kernel)
@@ -287,14 +313,14 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
     """Memory does not grow with the draws; without a checkpoint it does."""
     # what is computed, and looked at, in one piece
     monkeypatch.setattr(programs, '_MAX_CHUNK_ROWS', 200)
-    monkeypatch.setattr(figures, '_BLOCK_BYTES', 2**22)
-    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 2**22)
+    monkeypatch.setattr(figures, '_BLOCK_BYTES', 2**20)
+    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 2**20)
 
     def run_wide(num_results, path):
         return run(
             path,
             num_results=num_results,
-            initial_state=tf.zeros([4, 200]),
+            initial_state=tf.zeros([4, 80]),
             kernel=lambda p: tfp.mcmc.UncalibratedRandomWalk(p),
             until=tfpa.Until(max_steps=num_results),
             progress=True,
@@ -303,16 +329,16 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
     def peak(num_results, path):
         tracemalloc.start()
         found = run_wide(num_results, path)
-        assert found.states.shape == (num_results, 4, 200)
+        assert found.states.shape == (num_results, 4, 80)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
     # a resumed run with a bar, and `until`, look at all draws as well
-    for size in (2000, 8000):
+    sizes = (1000, 4000)
+    for size in sizes:
         run_wide(size // 2, tmp_path / f'{size}.h5')
-    sizes = (2000, 8000)
-    draws = 4 * 200 * 4 * (sizes[1] - sizes[0])
+    draws = 4 * 80 * 4 * (sizes[1] - sizes[0])
     kept = [peak(size, tmp_path / f'{size}.h5') for size in sizes]
     held = [peak(size, None) for size in sizes]
     assert held[1] - held[0] > draws / 2
