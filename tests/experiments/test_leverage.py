@@ -5,13 +5,19 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from experiments import pseudo_marginal
+from experiments import programs, pseudo_marginal
 from experiments.pmmh_peers import PEERS
 from experiments.targets import leverage
 from tests.support.statistics import largest_z
 
 THETA = np.array([0.3, 1.2, -0.7, -0.9])
 DATA = np.array([0.4, -2.1, 1.3, 0.2, -1.6, 2.4])
+
+
+@pytest.fixture
+def without_xla(monkeypatch):
+    """Compiling the filter of TFP would take most of the time."""
+    monkeypatch.setattr(programs, 'JIT_COMPILE', False)
 
 
 def normal(x, loc, scale):
@@ -82,6 +88,7 @@ _FILTERS = [
 ]
 
 
+@pytest.mark.usefixtures('without_xla')
 @pytest.mark.parametrize(('name', 'size'), _FILTERS)
 def test_likelihood_of_the_peers(name, size, seed):
     value = PEERS[name](DATA, 40).log_likelihood(np.tile(THETA, [size, 1]), seed)
@@ -89,6 +96,7 @@ def test_likelihood_of_the_peers(name, size, seed):
     assert abs(ratio.mean() - 1) / (ratio.std() / np.sqrt(ratio.size)) < largest_z(1)
 
 
+@pytest.mark.usefixtures('without_xla')
 @pytest.mark.parametrize(('name', 'size'), _FILTERS)
 def test_the_peers_resample(name, size, seed):
     """Their log-estimates are as noisy as ours; without resampling they have nine times the

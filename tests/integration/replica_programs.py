@@ -7,6 +7,7 @@ TF_CONFIG in the environment the process is a worker of a cluster; without, it h
 itself.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ from tests.support.catalogue import KERNELS
 from tfp_adaptive.distribute import replicas
 
 NUM_CHAINS = 5
-NUM_ADAPTATION_STEPS, NUM_STEPS = 6, 8
+NUM_ADAPTATION_STEPS, NUM_STEPS = 4, 6
 NUM_FROZEN_STEPS = 4
 LAW_CHAINS, LAW_STEPS, LAW_RUNS = 5, 40, 60
 
@@ -42,24 +43,30 @@ def learning_kernel(pool_fn):
     return KERNELS[0].make(targets.LIST.log_prob, NUM_ADAPTATION_STEPS, pool_fn=pool_fn)
 
 
-def learn(strategy, seed):
-    """A warm-up of uneven blocks of chains, its second half again, and draws once frozen."""
+def _run(strategy, kernel, num_steps, state, results=None, first_step=0, *, seed):
+    return tfpa.distribute.sample_chain(
+        strategy,
+        num_steps,
+        state,
+        kernel,
+        previous_kernel_results=results,
+        first_step=first_step,
+        trace_fn=lambda _, results: results,
+        seed=(seed, 0),
+    )
+
+
+@functools.cache
+def _warm(strategy, seed):
+    """(kernel, its warm-up of uneven blocks of chains)."""
     kernel = learning_kernel(tfpa.distribute.sum_over_replicas)
+    state = targets.LIST.draw(seed, [NUM_CHAINS], 'float64')
+    return kernel, _run(strategy, kernel, NUM_STEPS, state, seed=seed)
 
-    def run(num_steps, state, results=None, first_step=0):
-        return tfpa.distribute.sample_chain(
-            strategy,
-            num_steps,
-            state,
-            kernel,
-            previous_kernel_results=results,
-            first_step=first_step,
-            trace_fn=lambda _, results: results,
-            seed=(seed, 0),
-        )
 
-    warm = run(NUM_STEPS, targets.LIST.draw(seed, [NUM_CHAINS], 'float64'))
-    half = pickle.loads(pickle.dumps(to_numpy(_row(NUM_STEPS // 2 - 1, warm))))
+def learn(strategy, seed):
+    """A warm-up, and draws once frozen."""
+    kernel, warm = _warm(strategy, seed)
     frozen = kernel.frozen(warm.final_kernel_results.replicas[0])
     draws = tfpa.distribute.sample_chain(
         strategy, NUM_FROZEN_STEPS, warm.final_state, frozen, seed=(seed, 1)
@@ -67,11 +74,17 @@ def learn(strategy, seed):
     return {
         'ids': replicas.replica_ids(strategy),
         'warm': warm,
-        'resumed': run(NUM_STEPS // 2, *half, first_step=NUM_STEPS // 2),
         'draws': draws,
         'gathered': tfpa.distribute.gather(strategy, draws.all_states, axis=1),
-        'velocities': _first_velocities(strategy),
     }
+
+
+def go_on(strategy, seed):
+    """The warm-up, and its second half again, from NumPy."""
+    kernel, warm = _warm(strategy, seed)
+    half = pickle.loads(pickle.dumps(to_numpy(_row(NUM_STEPS // 2 - 1, warm))))
+    steps = NUM_STEPS // 2
+    return warm, _run(strategy, kernel, steps, *half, first_step=steps, seed=seed)
 
 
 def _row(index, chains):
@@ -79,7 +92,8 @@ def _row(index, chains):
     return tf.nest.map_structure(lambda x: x[index], (chains.all_states, chains.trace))
 
 
-def _first_velocities(strategy):
+def first_velocities(strategy, seed):
+    """Those that chains of every replica begin with."""
     kernel = tfpa.EntropyAdaptiveHMC(targets.SKEWED.log_prob, 1, 0, momentum_refreshment=0.5)
 
     @tf.function(autograph=False)
@@ -87,6 +101,7 @@ def _first_velocities(strategy):
         state = replicas.split(strategy, tf.zeros([4, 7]))
         return replicas.apply(strategy, lambda x: kernel.bootstrap_results(x).velocity, state)
 
+    del seed
     return bootstrap()
 
 

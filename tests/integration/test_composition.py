@@ -10,13 +10,16 @@ import tensorflow_probability as tfp
 
 from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
 from tests.support import catalogue, targets
-from tests.support.catalogue import DEFAULT, KERNELS, ON_DENSITIES, in_depth
+from tests.support.catalogue import KERNELS, ON_DENSITIES
 from tests.support.statistics import largest_z, moment_z_scores
 
 tfb, tfmc = tfp.bijectors, tfp.experimental.mcmc
 
 TARGET = targets.LIST
 NUM_ADAPTATION_STEPS = 20
+
+MALA = KERNELS[0]
+"""The cheapest to trace, where any kernel will do."""
 
 
 def _chain(kernel, state, num_results, seed, trace_fn=lambda _, results: results, jit=False):
@@ -38,7 +41,7 @@ def test_transformed_kernel_samples_the_constrained_target(seed):
     compares step for step.
     """
     gamma = tfp.distributions.Sample(tfp.distributions.Gamma(3.0, 1.0), 2)
-    inner = DEFAULT.make(gamma.log_prob, 300)
+    inner = MALA.make(gamma.log_prob, 300)
     kernel = tfp.mcmc.TransformedTransitionKernel(inner, tfb.Exp())
     states = _chain(kernel, tf.ones([20, 2]), 1500, seed, trace_fn=None, jit=True)
     z, ess = moment_z_scores(states[500:], 3 * np.ones(2), 3 * np.ones(2))
@@ -49,7 +52,7 @@ def test_transformed_kernel_samples_the_constrained_target(seed):
 @pytest.mark.parametrize(
     'entry',
     [
-        pytest.param(entry, marks=[] if entry is DEFAULT else pytest.mark.slow, id=entry.name)
+        pytest.param(entry, marks=[] if entry is MALA else pytest.mark.slow, id=entry.name)
         for entry in ON_DENSITIES
     ],
 )
@@ -84,7 +87,7 @@ def test_dual_averaging_of_a_frozen_kernel_reaches_its_acceptance(seed):
 
     That the adapter moves the step size in a graph, test_matrix shows.
     """
-    frozen = catalogue.learned(DEFAULT, targets.GAUSSIAN, seed).frozen
+    frozen = catalogue.learned(MALA, targets.GAUSSIAN, seed).frozen
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
         frozen.copy(step_size=0.1), num_adaptation_steps=400, target_accept_prob=0.8
     )
@@ -107,7 +110,7 @@ def test_the_number_of_chains_may_be_dynamic_and_the_state_of_double_precision(j
     """One program serves every number of chains; TFP's adapter keeps a step size for each."""
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
         tfp.mcmc.TransformedTransitionKernel(
-            KERNELS[0].make(targets.SKEWED.log_prob, 3),
+            MALA.make(targets.SKEWED.log_prob, 3),
             tfb.Scale(tf.constant(2.0, tf.float64)),
         ),
         num_adaptation_steps=4,
@@ -152,7 +155,17 @@ def _replica_exchange_variance(make_kernel_fn, seed, num_chains=10_000, num_step
     return np.mean(np.square(states[-1, 0])), np.sqrt(2 / (4 * num_chains))
 
 
-@in_depth(where=lambda entry: entry in ON_DENSITIES)
+@pytest.mark.parametrize(
+    'entry',
+    [
+        pytest.param(
+            entry,
+            marks=[] if entry.name in ('hmc2_momentum', 'random_walk') else pytest.mark.slow,
+            id=entry.name,
+        )
+        for entry in ON_DENSITIES
+    ],
+)
 def test_replica_exchange_samples_the_cold_target(entry, seed):
     """Swaps replace states behind the kernel's back: a stale cache would bias the variance."""
     kernel = entry.make(_normal_log_prob, 0)
@@ -171,36 +184,12 @@ def test_a_stale_cache_under_replica_exchange_is_detected(seed):
     assert abs(variance - 1) > 6 * error
 
 
-# ---- reducers and drivers
-
-
-def test_reducers_see_every_step(seed):
-    reducer = tfmc.CovarianceReducer(event_ndims=1)
-    kernel = tfmc.WithReductions(
-        DEFAULT.make(targets.SKEWED.log_prob, NUM_ADAPTATION_STEPS), reducer
-    )
-
-    @tf.function(autograph=False)
-    def run(state):
-        return tfp.mcmc.sample_chain(
-            30,
-            state,
-            kernel=kernel,
-            trace_fn=None,
-            return_final_kernel_results=True,
-            seed=tf.constant([seed, 5]),
-        )
-
-    chain = run(targets.SKEWED.draw(seed, [8]))
-    centred = chain.all_states - tf.reduce_mean(chain.all_states, axis=0)
-    covariance = tf.einsum('nci,ncj->cij', centred, centred) / 30
-    reductions = chain.final_kernel_results.reduction_results
-    assert_close(reducer.finalize(reductions), covariance, rtol=1e-3)
+# ---- drivers
 
 
 def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(seed):
     """Seeds are used up once a step, so that skipped draws are the draws of the full chain."""
-    kernel = DEFAULT.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)
+    kernel = MALA.make(TARGET.log_prob, NUM_ADAPTATION_STEPS)
     state = TARGET.draw(seed, [4])
 
     @tf.function(autograph=False)
@@ -223,7 +212,7 @@ def test_burn_in_and_thinning_of_sample_chain_only_drop_draws(seed):
 
 def test_a_progress_bar_moves_at_every_step(seed):
     """TFP's `ProgressBarReducer`, which runs in graph mode and not under XLA."""
-    kernel = KERNELS[0].make(targets.SKEWED.log_prob, 3)
+    kernel = MALA.make(targets.SKEWED.log_prob, 3)
     moves = []
 
     def progress_bar_fn(num_steps):

