@@ -6,6 +6,7 @@ import gc
 import re
 import time
 import weakref
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -100,17 +101,17 @@ def test_a_warm_up_of_another_length_traces_nothing():
 def test_counts_of_numpy():
     """Also of a kernel that is told when to stop adapting."""
     count = np.int64(10)
-    make = functools.partial(tfpa.GradientAdaptiveMALA, num_adaptation_steps=count)
+    make = functools.partial(tfpa.AdaptiveMetropolis, num_adaptation_steps=count)
     found = run(num_results=count, num_warmup_steps=2 * count, num_chains=None, kernel=make)
     assert found.states.shape == (10, 4, 2)
     assert found.kernel.num_adaptation_steps == 10
 
 
-class _OfItsOwn(tfpa.EntropyAdaptiveHMC):
+class _OfItsOwn(tfpa.AdaptiveMetropolis):
     """A user's subclass, whose constructor is not its parent's."""
 
     def __init__(self, log_prob, length):
-        super().__init__(log_prob, 1, length)
+        super().__init__(log_prob, length)
 
 
 def test_a_subclass_with_a_constructor_of_its_own():
@@ -134,7 +135,8 @@ def test_programs_are_those_of_the_settings():
 
 def test_a_target_that_has_changed_is_compiled_anew():
     target = Counted()
-    settings = {'num_results': 300, 'num_steps_between_results': 0, 'kernel': make_hmc}
+    settings = {'num_results': 300, 'num_warmup_steps': 0, 'kernel': make_hmc}
+    settings |= {'num_steps_between_results': 0}
     narrow = run(target, **settings)
     target.scale = 100.0
     wide = run(target, **settings)
@@ -143,7 +145,7 @@ def test_a_target_that_has_changed_is_compiled_anew():
 
 def test_programs_die_with_their_target():
     target = Counted()
-    run(target, kernel=make_hmc)
+    run(target, num_warmup_steps=0, kernel=make_hmc)
     reference = weakref.ref(target)
     del target
     gc.collect()
@@ -159,9 +161,9 @@ def test_methods_keep_their_programs():
             return gaussian(q)
 
     model = Model()
-    run(model.log_prob, kernel=make_hmc)
+    run(model.log_prob, num_warmup_steps=0, kernel=make_hmc)
     traced = model.num_traces
-    run(model.log_prob, kernel=make_hmc)
+    run(model.log_prob, num_warmup_steps=0, kernel=make_hmc)
     assert model.num_traces == traced
 
 
@@ -170,9 +172,10 @@ def test_methods_keep_their_programs():
 
 def test_draws_do_not_depend_on_the_length_of_the_run():
     target = Counted()
-    long, short = (run(target, num_results=n, kernel=make_hmc) for n in (500, 60))
+    settings = {'num_warmup_steps': 0, 'kernel': make_hmc}
+    long, short = (run(target, num_results=n, **settings) for n in (500, 60))
     assert_identical(long.states[:60], short.states)
-    thinned = run(target, num_results=20, num_steps_between_results=2, kernel=make_hmc)
+    thinned = run(target, num_results=20, num_steps_between_results=2, **settings)
     assert_identical(short.states[2::3], thinned.states)
 
 
@@ -197,32 +200,13 @@ def test_chains_that_mix_slowly_take_several_steps_a_draw():
     assert long.diagnostics.max_rhat < first.diagnostics.max_rhat
 
 
-def test_evaluations_of_draws_that_are_thrown_away_count():
-    settings = {'num_results': 150, 'num_warmup_steps': 0, 'initial_state': tf.ones([4, 2])}
-
-    def slow(log_prob):
-        return tfpa.AdaptiveMetropolis(log_prob, num_adaptation_steps=0, step_size=0.1)
-
-    found = run(kernel=slow, **settings)
-    count = int(re.search(r'one every (\d+) steps', found.stop_reason)[1])
-    assert count > 8
-    assert found.diagnostics.num_sampling_evaluations == 150 * (1 + 8 + count)
-
-
 def test_steps_that_helped_and_are_not_enough_become_more(monkeypatch):
-    def slow(log_prob):
-        return tfmc.RandomWalkMetropolis(log_prob, tfmc.random_walk_normal_fn(0.1))
-
-    def found(most):
-        monkeypatch.setattr(thinning, 'MAX_STEPS_PER_DRAW', most)
-        again = run(kernel=slow, num_results=200, num_warmup_steps=0)
-        return again, int(re.search(r'one every (\d+) steps', again.stop_reason)[1])
-
-    once, count = found(most=8)
-    assert count == 8
-    twice, count = found(most=64)
-    assert count in (16, 32, 64)
-    assert twice.diagnostics.min_ess > once.diagnostics.min_ess
+    """Evaluations of the draws that are thrown away count, too."""
+    missing = iter([10.0, 4.0, 1.0])
+    monkeypatch.setattr(thinning, 'shortfall', lambda *arguments: next(missing))
+    found = run(kernel=tfpa.AdaptiveMetropolis, num_results=20)
+    assert 'one every 64 steps' in found.stop_reason
+    assert found.diagnostics.num_sampling_evaluations == 20 * (1 + 8 + 64)
 
 
 def test_steps_that_did_not_help_do_not_become_more(monkeypatch):
@@ -388,7 +372,7 @@ def test_draws_come_back_in_the_space_of_the_model():
         yield tfd.Multinomial(counts.sum(), probs=weights, name='counts')
         yield tfd.Poisson(rate, name='events')
 
-    found = run(model.experimental_pin(counts=counts, events=5.0), 1000, 200, 8, kernel=make_hmc)
+    found = run(model.experimental_pin(counts=counts, events=5.0), 1000, 0, 8, kernel=make_hmc)
     assert type(found.states).__name__ == 'StructTuple'
     assert found.names == ('weights', 'rate')
     assert found.states.weights.shape == (1000, 8, 3)
@@ -404,7 +388,8 @@ def test_draws_come_back_in_the_space_of_the_model():
 
 def test_trace_fn_sees_the_space_of_the_model():
     model = tfd.JointDistributionNamed({'scale': tfd.LogNormal(0.0, 1.0)})
-    found = run(model, kernel=make_hmc, trace_fn=lambda state, results: state['scale'])
+    settings = {'num_warmup_steps': 0, 'kernel': make_hmc}
+    found = run(model, trace_fn=lambda state, results: state['scale'], **settings)
     assert_identical(found.trace, found.states['scale'])
     np.testing.assert_allclose(np.log(found.trace), found.unconstrained_states[0], atol=1e-5)
 
@@ -412,6 +397,7 @@ def test_trace_fn_sees_the_space_of_the_model():
 def test_dict_states():
     found = run(
         lambda mu, sigma: gaussian(mu) - tf.square(sigma),
+        num_warmup_steps=0,
         initial_state={'sigma': tf.zeros([4]), 'mu': tf.zeros([4, 2])},
         kernel=make_hmc,
     )
@@ -458,18 +444,43 @@ def test_xla_compiles_an_auto_batched_model_once():
 # ---- kernels
 
 
+class _Wrapped(NamedTuple):
+    inner_results: Any
+    momentum: tfd.Distribution
+
+
+class _WithDistribution(tfmc.TransitionKernel):
+    """A walk whose results hold a composite tensor, as those of preconditioned HMC do."""
+
+    def __init__(self, log_prob):
+        self._inner = tfmc.RandomWalkMetropolis(log_prob)
+
+    @property
+    def is_calibrated(self):
+        return True
+
+    @property
+    def parameters(self):
+        return {'inner_kernel': self._inner}
+
+    def bootstrap_results(self, state):
+        return _Wrapped(self._inner.bootstrap_results(state), tfd.Normal([0.0, 0.0], 1.0))
+
+    def one_step(self, state, results, seed=None):
+        state, inner = self._inner.one_step(state, results.inner_results, seed=seed)
+        return state, _Wrapped(inner, results.momentum)
+
+
 KERNELS = {
     'random walk': tfmc.RandomWalkMetropolis,
     'nuts': lambda p: tfmc.DualAveragingStepSizeAdaptation(tfmc.NoUTurnSampler(p, 0.5), 15),
     'slice': lambda p: tfmc.SliceSampler(p, step_size=1.0, max_doublings=3),
     'replica exchange': lambda p: tfmc.ReplicaExchangeMC(p, [1.0, 0.5], make_hmc),
-    'composite results': lambda p: tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
-        p, step_size=0.5, num_leapfrog_steps=2
-    ),
+    'composite results': _WithDistribution,
     'transformed': lambda p: tfmc.TransformedTransitionKernel(
         make_hmc(p), tfp.bijectors.Scale(2.0)
     ),
-    'class': tfpa.GradientAdaptiveMALA,
+    'class': tfpa.AdaptiveMetropolis,
 }
 
 
@@ -502,6 +513,7 @@ def test_kernel_made_by_a_class_adapts_for_the_warm_up():
 
 def test_trace_fn_may_return_numbers():
     found = run(
+        num_warmup_steps=0,
         kernel=make_hmc,
         trace_fn=lambda state, results: {'one': 1.0, 'two': 2, 'accepted': results.is_accepted},
     )
@@ -518,4 +530,4 @@ def test_what_xla_cannot_compile():
 
     with pytest.raises(ValueError, match=r'XLA cannot compile.*jit_compile=False.*Determinant'):
         run(target, jit_compile=True, kernel=make_hmc)
-    assert run(target, kernel=make_hmc).states.shape == (30, 4, 2)
+    assert run(target, num_warmup_steps=0, kernel=make_hmc).states.shape == (30, 4, 2)
