@@ -38,9 +38,6 @@ def _without_xla(request, monkeypatch):
         monkeypatch.setattr(programs, 'JIT_COMPILE', False)
 
 
-_diagonal = tfpa.preconditioners.diagonal
-
-
 def _run(tmp_path, name, *settings):
     arguments = ['run', name, '--no-progress', '--output', str(tmp_path), '--set', *settings]
     assert cli.main(arguments) == 0
@@ -66,7 +63,8 @@ def test_stochastic_volatility(tmp_path, capsys):
 
 def test_stochastic_volatility_without_rivals(tmp_path, monkeypatch):
     """And with a diagonal for the band, which takes most of the time to trace."""
-    monkeypatch.setattr(tfpa.preconditioners, 'banded', lambda bandwidth, border_size: _diagonal())
+    diagonal = tfpa.preconditioners.diagonal()
+    monkeypatch.setattr(tfpa.preconditioners, 'banded', lambda **sizes: diagonal)
     switches = ['band=false', 'diagonal=false', 'nuts=false', 'num_leapfrog_steps=1']
     _, record = _run(tmp_path, 'stochastic_volatility', *_SHORT, *_SHORT_VOLATILITY, *switches)
     assert [run['sampler'] for run in record['runs']] == ['bordered band']
