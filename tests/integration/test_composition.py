@@ -36,6 +36,7 @@ def _chain(kernel, state, num_results, seed, trace_fn=lambda _, results: results
 # ---- transformed kernels
 
 
+@pytest.mark.slow
 def test_transformed_kernel_samples_the_constrained_target(seed):
     """Gamma(3, 1) through its logarithm: mean 3, variance 3. Under XLA: in a graph the test below
     compares step for step.

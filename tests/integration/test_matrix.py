@@ -2,7 +2,7 @@
 
 The product takes most of an hour and is among the slow tests. The default run holds every
 composition once in graph mode, with kernels in turn, unless it is a part of another one;
-test_composition has two of them under XLA.
+test_composition has one under XLA.
 """
 
 import functools
