@@ -27,11 +27,7 @@ _MANY_HOSTS = ['many hosts', 'model', 'run', 'adapter']
     ids=['one host', 'many hosts'],
 )
 def test_the_guide_runs(names, num_workers, tmp_path):
-    """With a single leapfrog step, which is traced in half the time."""
     blocks = _blocks()
-    model = blocks['model'].replace('num_leapfrog_steps=2', 'num_leapfrog_steps=1')
-    assert model != blocks['model']
-    blocks['model'] = model
     script = tmp_path / 'script.py'
     check = 'assert strategy.num_replicas_in_sync == 2\n'
     script.write_text('\n'.join([*(blocks[name] for name in names), check]))
