@@ -46,8 +46,8 @@ def sample(
     in chunks of about a quarter of a second, between which the progress bar moves; the draws do
     not depend on the chunks. The programs are kept with `target`: a second call with the same
     target, settings and shapes compiles nothing, whatever its seed and its numbers of draws and,
-    for adaptive kernels of this package, of warm-up steps (as long as the history of the proposal
-    stays on one side of 32 MiB, up to which it is kept). A kernel, or a target, that has changed
+    for gradient-adaptive kernels, of warm-up steps (as long as the history of the proposal stays
+    on one side of 32 MiB, up to which it is kept). A kernel, or a target, that has changed
     since then (a density that reads data which now differ) is compiled anew.
 
     Args:
