@@ -88,7 +88,7 @@ def _linear_parameters(family, rng):
 
 @pytest.mark.parametrize('family', LINEAR)
 @pytest.mark.parametrize('mode', ['fast', 'exact'])
-@pytest.mark.parametrize('num_steps', [1, 3, 6])
+@pytest.mark.parametrize('num_steps', [1, pytest.param(3, marks=pytest.mark.slow), 6])
 def test_a_linear_flow_is_a_linear_preconditioner(
     family, mode, num_steps, setting, rng, stateless_seed
 ):
@@ -241,8 +241,15 @@ def test_residual_is_the_hessian_of_the_pulled_back_density(curved, setting, rng
     assert_close(apply(x), expected, atol=1e-11)
 
 
-@pytest.mark.parametrize('num_steps', [1, 2, 5])
-@pytest.mark.parametrize('objective', [CURVED, objectives.generalized_speed()])
+@pytest.mark.parametrize(
+    ('num_steps', 'objective'),
+    [
+        (3, CURVED),
+        (2, objectives.generalized_speed()),
+        pytest.param(1, CURVED, marks=pytest.mark.slow),
+        pytest.param(5, objectives.generalized_speed(), marks=pytest.mark.slow),
+    ],
+)
 def test_exact_is_the_derivative_of_the_whole_move(num_steps, objective, curved, setting, rng):
     """Against finite differences of moves with other parameters, of loss and log volume."""
     flow, parameters = curved
@@ -315,7 +322,7 @@ class _HeldMove:
         return self._flow.forward(parameters, first)[1] - log_prob - log_det + kinetic, q, log_det
 
 
-@pytest.mark.parametrize('num_steps', [1, 2, 5])
+@pytest.mark.parametrize('num_steps', [1, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_fast_is_the_derivative_with_scores_and_their_places_held(num_steps, curved, setting, rng):
     flow, parameters = curved
     target, state, velocity = setting
@@ -406,7 +413,7 @@ def test_entropy_gradient_is_unbiased(curved, setting, rng, stateless_seed):
     """Mean over probes and truncations against the dense d log det(I + D), in standard errors."""
     flow, parameters = curved
     _, state, _ = setting
-    copies, num_draws = 25, 60
+    copies, num_draws = 50, 30
     one = tf.ones([], tf.float64)
     dense = _dense_residual(flow, parameters, state.position, one)
     # neither trivial nor of infinite variance
@@ -451,8 +458,15 @@ def test_entropy_gradient_is_unbiased(curved, setting, rng, stateless_seed):
 # --- accidents -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('mode', ['fast', 'exact'])
-@pytest.mark.parametrize(('accident', 'speed'), [('leaves the support', 1e3), ('overflows', 1e308)])
+@pytest.mark.parametrize(
+    ('accident', 'speed', 'mode'),
+    [
+        ('leaves the support', 1e3, 'fast'),
+        ('overflows', 1e308, 'exact'),
+        pytest.param('leaves the support', 1e3, 'exact', marks=pytest.mark.slow),
+        pytest.param('overflows', 1e308, 'fast', marks=pytest.mark.slow),
+    ],
+)
 def test_a_lost_chain_leaves_the_others_their_gradient(mode, accident, speed, curved, setting, rng):
     del accident
     flow, parameters = curved
