@@ -1,5 +1,6 @@
 """CyclicalKernelAdaptiveMetropolis: its schedule, what each mode learns when, and its errors."""
 
+import functools
 import math
 
 import numpy as np
@@ -51,6 +52,13 @@ def _kernel(mode, num_adaptation_steps=30, **more):
     )
 
 
+@functools.cache
+def _finite(seed):
+    """A kernel with finite cycles, and the states and results of 45 steps."""
+    kernel = _kernel('finite')
+    return kernel, *_steps(kernel, 45, seed)
+
+
 def _changes(trace, select):
     """Numbers of the steps, from zero, that changed something learned."""
     kept = [np.asarray(select(results.adaptation)) for results in trace]
@@ -58,8 +66,7 @@ def _changes(trace, select):
 
 
 def test_finite_cycles_learn_while_they_explore(seed):
-    kernel = _kernel('finite')
-    _, trace = _steps(kernel, 45, seed)
+    kernel, _, trace = _finite(seed)
     expected = [step for step in range(30) if step % 10 <= 5]
     assert _changes(trace, lambda adaptation: adaptation.preconditioner.scale) == expected
     recorded = [bool(kernel.is_recorded(results)) for results in trace[1:]]
@@ -79,9 +86,9 @@ def test_diminishing_cycles_learn_ever_more_rarely(seed):
 
 
 def test_finite_points_are_states_of_chains(seed):
-    states, trace = _steps(_kernel('finite'), 12, seed)
-    past = np.concatenate(states[1:])
-    for point in trace[-1].adaptation.preconditioner.points.numpy():
+    _, states, trace = _finite(seed)
+    past = np.concatenate(states[1:13])
+    for point in trace[12].adaptation.preconditioner.points.numpy():
         assert np.any(np.all(past == point, axis=1))
 
 
@@ -214,6 +221,7 @@ def test_sample_takes_gradient_free_kernels(seed):
         kernel=tfpa.AdaptiveMetropolis,
         seed=seed,
         progress=False,
+        jit_compile=False,
     )
     diagnostics = run.diagnostics
     assert diagnostics.num_warmup_gradients == diagnostics.num_sampling_gradients == 0

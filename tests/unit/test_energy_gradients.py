@@ -79,63 +79,81 @@ def assert_close(actual, expected, atol=1e-11):
         np.testing.assert_allclose(a, e, atol=atol, rtol=1e-9)
 
 
+def _assert_fast_is_autodiff(case, num_steps, objective, setting):
+    target, state, noise = setting
+    stopped = with_stopped_scores(target), state, noise
+    _, fast = gradient_of(energy_gradients.fast, case, num_steps, objective, setting)
+    _, tape = gradient_of(energy_gradients.exact, case, num_steps, objective, stopped)
+    assert_close(masked(fast), masked(tape))
+
+
 @pytest.mark.parametrize(('family', 'coordinates'), families.CASES)
 @pytest.mark.parametrize('num_steps', [1, 3])
 def test_fast_is_autodiff_with_stopped_scores(num_steps, family, coordinates, setting, rng):
-    """The closed form against the move rebuilt from `retract` under a tape."""
+    """The closed form against the move rebuilt from `retract` under a tape.
+
+    Three steps run in a loop. This objective reads the energy and the end point of the move.
+    """
     case = families.make(family, coordinates, rng)
-    target, state, noise = setting
-    stopped = with_stopped_scores(target), state, noise
-    for objective in OBJECTIVES.values():
-        _, fast = gradient_of(energy_gradients.fast, case, num_steps, objective, setting)
-        _, tape = gradient_of(energy_gradients.exact, case, num_steps, objective, stopped)
-        assert_close(masked(fast), masked(tape))
+    _assert_fast_is_autodiff(case, num_steps, OBJECTIVES['jump'], setting)
 
 
-def test_fast_through_the_long_loop(setting, rng):
-    """L = 7 runs in a while loop; the closed form has to agree there too."""
+@pytest.mark.parametrize('objective', OBJECTIVES)
+@pytest.mark.parametrize('num_steps', [1, 2, 7])
+def test_fast_for_any_objective(num_steps, objective, setting, rng):
+    """An objective meets the move alone, so one family shows it."""
     case = families.make('cholesky', 'relative', rng)
+    _assert_fast_is_autodiff(case, num_steps, OBJECTIVES[objective], setting)
+
+
+def _assert_derivative_of_the_loss(case, num_steps, objective, setting, rng):
+    """Against finite differences along a random direction of every leaf.
+
+    A wrong entry anywhere in a leaf shows.
+    """
     target, state, noise = setting
-    stopped = with_stopped_scores(target), state, noise
-    for objective in OBJECTIVES.values():
-        _, fast = gradient_of(energy_gradients.fast, case, 7, objective, setting)
-        _, tape = gradient_of(energy_gradients.exact, case, 7, objective, stopped)
-        assert_close(masked(fast), masked(tape))
+    still = case.still()
+    leaves, free = (tf.nest.flatten(x) for x in (still, families.free_coordinates(still)))
+
+    def loss(tangent):
+        parameters = case.preconditioner.retract(case.parameters, tangent)
+        factor = energy_gradients.proposal_factor(case.preconditioner, parameters, STEP_SIZE)
+        move = proposals.leapfrog(num_steps).propose(target, factor, state, noise)
+        return tf.reduce_sum(
+            objective.loss(move.energy_change, state.position, move.proposed.position)
+        )
+
+    _, exact = gradient_of(energy_gradients.exact, case, num_steps, objective, setting)
+    for index, leaf in enumerate(leaves):
+        direction = rng.normal(size=leaf.shape) * free[index]
+
+        def along(t, index=index, direction=direction):
+            moved = [*leaves[:index], tf.constant(t * direction), *leaves[index + 1 :]]
+            return loss(tf.nest.pack_sequence_as(still, moved)).numpy()
+
+        expected = twins.central_difference(along, 0.0)
+        actual = np.sum(tf.nest.flatten(exact)[index] * direction)
+        np.testing.assert_allclose(actual, expected, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize('num_steps', [1, 2, 5])
+LENGTHS = [2, 3, *(pytest.param(length, marks=pytest.mark.slow) for length in (1, 5))]
+"""The longest without a loop and the shortest with one."""
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
 @pytest.mark.parametrize(
     'family', ['diagonal', 'cholesky', 'bordered-1', 'blocks', 'by_part', 'low_rank']
 )
 def test_exact_is_the_derivative_of_the_loss(family, num_steps, setting, rng):
-    """Against finite differences, over all free coordinates, on a target that is not Gaussian."""
+    """On a target that is not Gaussian."""
     case = families.make(family, 'relative', rng)
-    target, state, noise = setting
-    leaves = tf.nest.flatten(case.still())
+    _assert_derivative_of_the_loss(case, num_steps, OBJECTIVES['jump'], setting, rng)
 
-    for objective in OBJECTIVES.values():
 
-        def loss(tangent, objective=objective):
-            parameters = case.preconditioner.retract(case.parameters, tangent)
-            factor = energy_gradients.proposal_factor(case.preconditioner, parameters, STEP_SIZE)
-            move = proposals.leapfrog(num_steps).propose(target, factor, state, noise)
-            return tf.reduce_sum(
-                objective.loss(move.energy_change, state.position, move.proposed.position)
-            )
-
-        _, exact = gradient_of(energy_gradients.exact, case, num_steps, objective, setting)
-        # one random direction a leaf: a wrong entry anywhere in the leaf shows
-        for index, leaf in enumerate(leaves):
-            free = tf.nest.flatten(families.free_coordinates(case.still()))[index]
-            direction = rng.normal(size=leaf.shape) * free
-
-            def along(t, index=index, direction=direction, loss=loss):
-                moved = [*leaves[:index], tf.constant(t * direction), *leaves[index + 1 :]]
-                return loss(tf.nest.pack_sequence_as(case.still(), moved)).numpy()
-
-            expected = twins.central_difference(along, 0.0)
-            actual = np.sum(tf.nest.flatten(exact)[index] * direction)
-            np.testing.assert_allclose(actual, expected, atol=1e-6, rtol=1e-6)
+@pytest.mark.parametrize('objective', OBJECTIVES)
+def test_exact_for_any_objective(objective, setting, rng):
+    case = families.make('cholesky', 'relative', rng)
+    _assert_derivative_of_the_loss(case, 3, OBJECTIVES[objective], setting, rng)
 
 
 def test_fast_and_exact_make_the_same_move(setting, rng):

@@ -54,11 +54,15 @@ def test_single_precision_holds_ill_conditioned_covariances(rng):
     """Correlations so close to 1 that a matrix in single precision would not be positive."""
     true = np.linalg.cholesky(np.array([[1.0, 1.0 - 1e-9], [1.0 - 1e-9, 1.0]]))
     learned = learned_covariance.start(tf.zeros([2]))
+
+    @tf.function(autograph=False)
+    def learn(learned, rows, gain):
+        sums = learned_covariance.collect(learned, rows, tf.ones([10]))
+        return learned_covariance.refactor(learned_covariance.absorb(learned, sums, gain))
+
     for step in range(800):
         rows = tf.constant(rng.normal(size=[10, 2]) @ true.T, tf.float32)
-        sums = learned_covariance.collect(learned, rows, tf.ones([10]))
-        learned = learned_covariance.absorb(learned, sums, tf.constant(8 / (step + 10)))
-        learned = learned_covariance.refactor(learned)
+        learned = learn(learned, rows, tf.constant(8 / (step + 10)))
     whitened = np.linalg.solve(true, learned.factor.numpy().astype(np.float64))
     np.testing.assert_allclose(whitened @ whitened.T, np.eye(2), atol=0.3)
 

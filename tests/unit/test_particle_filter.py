@@ -1,5 +1,6 @@
 """Particle filters against the Kalman filter of a linear Gaussian model."""
 
+import functools
 import re
 
 import numpy as np
@@ -166,14 +167,19 @@ def value_and_score(estimator, noise, theta):
     return value, tape.gradient(value, theta)
 
 
+@functools.cache
+def smoothed(transition, lag):
+    """(noise, theta) -> (value, score) of twenty particles."""
+    estimator = make(20, transition, lag=lag, **DENSITIES)
+    return tf.function(functools.partial(value_and_score, estimator), autograph=False)
+
+
 @pytest.mark.parametrize('transition', [bootstrap, guided])
 def test_the_smoothed_score_is_that_of_kalman(transition, seed):
     """E[p-hat times its score] = grad p, with a lag as long as the series."""
     estimator = make(20, transition, lag=6, **DENSITIES)
     theta = tf.fill([20_000], tf.constant(THETA, tf.float64))
-    value, score = tf.function(value_and_score, autograph=False)(
-        estimator, draw(estimator, 20_000, seed), theta
-    )
+    value, score = smoothed(transition, 6)(draw(estimator, 20_000, seed), theta)
     np.testing.assert_allclose(
         value[:9], make(20, transition).log_likelihood(draw(estimator, 20_000, seed)[:9], theta[:9])
     )
@@ -207,16 +213,9 @@ def test_the_smoothed_score_holds_particles_fixed(seed):
 
 def test_a_shorter_lag_is_less_noisy(seed):
     """Long ancestries share few ancestors."""
-    noise = draw(make(20), 4000, seed)
-    theta = tf.fill([4000], tf.constant(THETA, tf.float64))
-    spread = [
-        np.var(
-            tf.function(value_and_score, autograph=False)(
-                make(20, lag=lag, **DENSITIES), noise, theta
-            )[1]
-        )
-        for lag in (1, 6)
-    ]
+    noise = draw(make(20), 20_000, seed)
+    theta = tf.fill([20_000], tf.constant(THETA, tf.float64))
+    spread = [np.var(smoothed(bootstrap, lag)(noise, theta)[1]) for lag in (1, 6)]
     assert spread[0] < spread[1]
 
 

@@ -93,8 +93,8 @@ def test_the_posterior_of_either_estimate(seed):
 
     Along the first coefficient, with the other at the reference, and by quadrature.
     """
-    grid = np.linspace(-3, 5, 201)
-    places = np.stack([grid, np.full(201, REFERENCE[1])], axis=-1)
+    grid = np.linspace(-3, 5, 101)
+    places = np.stack([grid, np.full(101, REFERENCE[1])], axis=-1)
     mean, sd = law([exact(theta) for theta in places], grid)
 
     def law_of(estimator):
@@ -141,7 +141,7 @@ def test_rows_that_are_drawn(seed):
     assert overlap / 40 > 0.3
 
 
-@pytest.mark.parametrize('batch', [[], [3], [2, 2]])
+@pytest.mark.parametrize('batch', [[], [2, 2]])
 @pytest.mark.parametrize('mode', ['difference', 'as_published'])
 def test_chain_dimensions_xla_and_score(batch, mode, seed):
     estimator = make(40, mode=mode)
