@@ -62,7 +62,10 @@ def sample(proposal, num_particles=20, num_results=3000, **settings):
 
 @pytest.mark.parametrize(
     'name',
-    [pytest.param(name, marks=[] if name == 'bfgs' else pytest.mark.slow) for name in PROPOSALS],
+    [
+        pytest.param(name, marks=[] if name == 'langevin' else pytest.mark.slow)
+        for name in PROPOSALS
+    ],
 )
 @pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
 def test_the_posterior_is_that_of_quadrature(name):
@@ -94,5 +97,6 @@ def test_a_noisy_likelihood_is_reported(scale, is_noisy):
             kernel=kernel,
             seed=1,
             progress=False,
+            jit_compile=False,
         )
     assert any('log-estimate' in str(one.message) for one in warned) == is_noisy

@@ -19,6 +19,7 @@ from tests.support.statistics import largest_z, moment_z_scores
 
 NUM_CHAINS = 10
 NUM_STEPS = 4000
+OTHERS = 'ripley', 'pima', 'german'
 
 
 def _folder():
@@ -44,7 +45,13 @@ def _log_posterior(folder, name):
     return log_prob, design.shape[1]
 
 
-@pytest.mark.parametrize('name', ['ripley', 'pima', 'heart', 'german'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'heart',
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ('ripley', 'pima', 'german')),
+    ],
+)
 def test_moments_of_a_logistic_regression(name, seed):
     folder = _folder()
     log_prob, event_size = _log_posterior(folder, name)
