@@ -145,7 +145,10 @@ def _state(num_chains=CHAINS):
     return tf.random.stateless_normal([num_chains, SIZE], [1, 2], dtype=tf.float64)
 
 
-@pytest.mark.parametrize(('num_leapfrog_steps', 'jit_compile'), [(1, True), (2, False)])
+@pytest.mark.parametrize(
+    ('num_leapfrog_steps', 'jit_compile'),
+    [pytest.param(1, True, marks=pytest.mark.slow), (2, False)],
+)
 def test_a_kernel_learns_a_coupling_of_tfp(num_leapfrog_steps, jit_compile, rng):
     flow, _ = _coupling_flow(rng)
     kernel = _kernel(flow, num_leapfrog_steps)
