@@ -51,7 +51,7 @@ default step size or adaptation: dual averaging to an acceptance of 0.8 for four
 warm-up.
 """
 
-_FAILURES = (RuntimeError, MemoryError, FloatingPointError, tf.errors.OpError)
+FAILURES = (RuntimeError, MemoryError, FloatingPointError, tf.errors.OpError)
 """What other libraries raise where they cannot sample; XLA's errors are `RuntimeError`s."""
 
 _DENSE = 'BlackJAX NUTS (dense)'
@@ -134,7 +134,7 @@ def _measure(found, make, problem, settings) -> dict[str, Any]:
             raise
         reason = f'not finished: a call may take {settings["max_minutes"]:g} minutes'
         return found | {'unavailable': reason, 'is_skipped': True}
-    except _FAILURES as error:
+    except FAILURES as error:
         if found['is_ours']:
             raise
         # a row that says so, tried again next time; what our adapter does wrong stops the run

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import optional
-from experiments.benchmark import densities
+from experiments.benchmark import densities, tensorflow_density
 from experiments.benchmark.sampling import Draws, Problem, Sampler
 
 _NUTS_TARGET, _CHEES_TARGET, _CHEES_STEP_SIZE = 0.8, 0.75, 0.1
@@ -188,8 +188,9 @@ def _keep_leapfrogs(state, info, adaptation):
 
 
 def _density(problem):
-    jax = _load('jax')
-    log_prob, _ = densities.make(jax.numpy, **problem.arguments)
+    if problem.arguments is None:
+        return tensorflow_density.in_jax(problem.target.log_prob)
+    log_prob, _ = densities.make(_load('jax').numpy, **problem.arguments)
     return log_prob
 
 

@@ -1,11 +1,16 @@
-"""nutpie with its low-rank metric, on a density that PyMC compiles with Numba: its own way."""
+"""nutpie with its low-rank metric, on a density that PyMC compiles with Numba: its own way.
 
+Where only the TensorFlow density is there, nutpie calls that.
+"""
+
+import itertools
 import os
 import time
 import warnings
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from experiments import optional
 from experiments.benchmark import densities
@@ -25,21 +30,14 @@ def low_rank(problem: Problem) -> Sampler:
     for what is wanted is a difference. A call of more than five minutes is made once, and its
     seconds are divided in proportion to the gradients.
 
+    A density in TensorFlow is called from Python, which costs more than small densities themselves,
+    and every chain has a start of its own.
+
     Its runs raise `TimeoutError` where a call takes longer than the problem allows.
     """
-    nutpie, pymc = optional.load('nutpie', 'peers'), optional.load('pymc', 'peers')
-    log_prob, event_size = densities.make(
-        optional.load('pytensor.tensor', 'peers'), **problem.arguments
-    )
+    nutpie = optional.load('nutpie', 'peers')
+    make = _with_tensorflow if problem.arguments is None else _with_pymc
     compiled: list[Any] = []
-
-    def compile_model(start):
-        with pymc.Model() as model:
-            q = pymc.Flat(_NAME, shape=event_size)
-            pymc.Potential('log_prob', log_prob(q))
-        return nutpie.compile_pymc_model(
-            model, initial_points={_NAME: start.astype(np.float64)}, jitter_rvs={q}
-        )
 
     def call(model, num_results, seed):
         begin = time.perf_counter()
@@ -78,7 +76,7 @@ def low_rank(problem: Problem) -> Sampler:
             with warnings.catch_warnings():
                 # of a missing BLAS, which Numba does not use
                 warnings.simplefilter('ignore', UserWarning)
-                compiled.append(compile_model(problem.initial_state(1, seed).numpy()[0]))
+                compiled.append(make(problem, seed))
         middle = time.perf_counter()
         with warnings.catch_warnings():
             # of fewer draws than chains
@@ -102,3 +100,47 @@ def low_rank(problem: Problem) -> Sampler:
         )
 
     return sample
+
+
+def _with_pymc(problem: Problem, seed: int) -> Any:
+    """The model that nutpie compiles with Numba."""
+    nutpie, pymc = optional.load('nutpie', 'peers'), optional.load('pymc', 'peers')
+    log_prob, event_size = densities.make(
+        optional.load('pytensor.tensor', 'peers'), **(problem.arguments or {})
+    )
+    start = problem.initial_state(1, seed).numpy()[0]
+    with pymc.Model() as model:
+        q = pymc.Flat(_NAME, shape=event_size)
+        pymc.Potential('log_prob', log_prob(q))
+    return nutpie.compile_pymc_model(
+        model, initial_points={_NAME: start.astype(np.float64)}, jitter_rvs={q}
+    )
+
+
+def _with_tensorflow(problem: Problem, seed: int) -> Any:
+    """The model whose density and gradient are one call of a program of TensorFlow's."""
+    pyfunc = optional.load('nutpie.compiled_pyfunc', 'peers')
+    starts = problem.initial_state(problem.num_chains, seed)
+    event_size = starts.shape[-1]
+
+    @tf.function(jit_compile=True)
+    def value_and_gradient(q):
+        with tf.GradientTape() as tape:
+            tape.watch(q)
+            value = problem.target.log_prob(q[tf.newaxis])[0]
+        return value, tape.gradient(value, q)
+
+    def log_prob(q):
+        value, gradient = value_and_gradient(tf.constant(q, starts.dtype))
+        return float(value), gradient.numpy().astype(np.float64)
+
+    each = itertools.cycle(starts.numpy().astype(np.float64))
+    return pyfunc.from_pyfunc(
+        event_size,
+        make_logp_fn=lambda: log_prob,
+        make_expand_fn=lambda *_: lambda q: {_NAME: q},
+        expanded_dtypes=[np.dtype(np.float64)],
+        expanded_shapes=[(event_size,)],
+        expanded_names=[_NAME],
+        make_initial_point_fn=lambda _: next(each),
+    )

@@ -15,7 +15,7 @@ class Problem:
 
     Attributes:
       target: with its TensorFlow density.
-      arguments: that made it, for other libraries.
+      arguments: that made it, for other libraries; `None` where they get the TensorFlow density.
       preconditioner: of ours.
       num_chains: C.
       num_warmup_steps: steps thrown away.
@@ -25,7 +25,7 @@ class Problem:
     """
 
     target: Target
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None
     preconditioner: str
     num_chains: int
     num_warmup_steps: int

@@ -17,13 +17,15 @@ def robustness(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     settings = config.settings
     if unknown := set(settings['samplers']) - set(SAMPLERS):
         raise ConfigError(f'samplers={",".join(sorted(unknown))} is none of {", ".join(SAMPLERS)}.')
+    # what a run is does not depend on which others are made
+    own = {key: settings[key] for key in settings.keys() - {'only', 'widths', 'samplers'}}
     which = itertools.product(chosen(settings['only']), settings['widths'], settings['samplers'])
     cases = {
         f'{target} within {width:g}: {sampler}': {
             'target': target,
             'width': width,
             'sampler': sampler,
-            'settings': settings,
+            'settings': own,
         }
         for target, width, sampler in which
     }

@@ -71,7 +71,7 @@ def _judge(run, seed, settings, expected):
         'largest_error': error,
         'min_ess': found.min_ess,
         'num_gradients': found.num_gradients,
-        'ess_per_gradient': found.min_ess / found.num_gradients / settings['num_chains'],
+        'ess_per_gradient': found.min_ess / found.num_gradients / np.shape(found.states)[1],
         'ess_per_second': found.min_ess / found.seconds,
     }
 

@@ -10,12 +10,16 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import effective_size
-from experiments.benchmark import peers_tfp
+from experiments.benchmark.peers import FAILURES, PEERS
 from experiments.benchmark.sampling import Problem
 from experiments.targets import Target
 from experiments.targets.posteriors import uniform_start
 
 _TRIES = 100
+
+
+class SamplerError(ValueError):
+    """A sampler has failed in its own way."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,41 +74,63 @@ def ours(kernel: Any) -> Callable:
     return prepare
 
 
-def _tfp_windowed_nuts(target, width, settings) -> Callable:
-    """TFP's own, from the same starts."""
-    problem = Problem(
-        target=dataclasses.replace(
-            target, initial_state=lambda _, seed: _start(target, width, seed[0], settings)
-        ),
-        arguments={},
-        preconditioner='',
-        num_chains=settings['num_chains'],
-        num_warmup_steps=settings['num_warmup_steps'],
-        num_results=settings['num_results'],
-        num_short_results=settings['num_results'],
-        max_seconds=np.inf,
-    )
-    sampler = peers_tfp.windowed_nuts(problem)
+def _peer(label: str) -> Callable:
+    """A sampler of the benchmark, from the same starts, called as what `ours` returns.
 
-    def run(seed):
-        draws = sampler(seed)
-        min_ess, max_rhat = effective_size.smallest(draws.states.astype(np.float64))
-        return Run(
-            states=draws.states,
-            max_rhat=max_rhat,
-            min_ess=min_ess,
-            num_gradients=draws.num_warmup_gradients + draws.num_gradients,
-            seconds=draws.warmup_seconds + draws.sampling_seconds,
-            is_warned=None,
+    Args:
+      label: in `PEERS`.
+    """
+
+    def prepare(target, width, settings):
+        def initial_state(num_chains, seed):
+            return _start(target, width, seed[0], {**settings, 'num_chains': num_chains})
+
+        sampler = PEERS[label](
+            Problem(
+                target=dataclasses.replace(target, initial_state=initial_state),
+                arguments=None,
+                preconditioner='',
+                num_chains=settings['num_chains'],
+                num_warmup_steps=settings['num_warmup_steps'],
+                num_results=settings['num_results'],
+                num_short_results=settings['num_results'],
+                max_seconds=60 * settings['max_minutes'],
+            )
         )
 
-    return run
+        def run(seed):
+            try:
+                draws = sampler(seed)
+            except FAILURES as problem:
+                raise SamplerError(str(problem)) from problem
+            min_ess, max_rhat = effective_size.smallest(draws.states.astype(np.float64))
+            return Run(
+                states=draws.states,
+                max_rhat=max_rhat,
+                min_ess=min_ess,
+                num_gradients=draws.num_warmup_gradients + draws.num_gradients,
+                seconds=draws.warmup_seconds + draws.sampling_seconds,
+                is_warned=None,
+            )
+
+        return run
+
+    return prepare
 
 
+_PEERS = (
+    'TFP windowed NUTS',
+    'BlackJAX NUTS (diagonal)',
+    'BlackJAX NUTS (low rank)',
+    'nutpie (low rank)',
+    'MAMS',
+    'ChEES-HMC',
+    'MEADS (64 chains)',
+)
 SAMPLERS: dict[str, Callable] = {
     'sample': ours(None),
     'WindowedNUTS': ours(tfpa.WindowedNUTS),
-    'TFP windowed NUTS': _tfp_windowed_nuts,
+    **{label: _peer(label) for label in _PEERS},
 }
 """name -> what makes a sampler: (target, width, settings) -> (seed -> `Run`)."""
 

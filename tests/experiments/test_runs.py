@@ -264,26 +264,32 @@ def test_robustness_compiled(tmp_path):
 
 @pytest.mark.slow
 def test_robustness_of_others_compiled(tmp_path):
-    """NUTS of TFP, which warns of nothing itself, passes on posteriors without trouble."""
+    """NUTS of others, which warn of nothing themselves, pass on posteriors without trouble."""
+    others = ['BlackJAX NUTS (low rank)', 'TFP windowed NUTS']
     _, record = _run(
         tmp_path,
         'robustness',
         'only=raw units 1e-3',
         'widths=2',
         'seeds=5',
-        'samplers=sample,TFP windowed NUTS',
+        f'samplers=sample,{",".join(others)}',
     )
-    ours, peers = record['runs']
-    assert (ours['verdict'], peers['verdict'], peers['is_warned']) == ('pass', 'pass', None)
+    ours, *peers = record['runs']
+    assert ours['verdict'] == 'pass'
+    assert [(one['sampler'], one['verdict'], one['is_warned']) for one in peers] == [
+        (other, 'pass', None) for other in others
+    ]
     passes, beside, posteriors = record['tables']
     assert passes['rows'] == [
-        ['2', 'TFP windowed NUTS', '1 of 1', None],
+        *(['2', other, '1 of 1', None] for other in others),
         ['2', 'sample', '1 of 1', 0],
     ]
-    assert posteriors['rows'][1][5] is None
-    [[*which, per_gradient, least, _, _]] = beside['rows']
-    assert which == ['2', 'TFP windowed NUTS', 1, 0, 0, 0]
-    assert per_gradient == least == ours['ess_per_gradient'] / peers['ess_per_gradient']
+    assert [row[5] for row in posteriors['rows']] == ['0 of 1', None, None]
+    for one, (_, other, *counts, per_gradient, least, _, _) in zip(
+        peers, beside['rows'], strict=True
+    ):
+        assert (other, counts) == (one['sampler'], [1, 0, 0, 0])
+        assert per_gradient == least == ours['ess_per_gradient'] / one['ess_per_gradient']
 
 
 def test_robustness_side_by_side_counts_pairs_of_runs():
