@@ -46,6 +46,8 @@ PRIVATE_IMPORTS_ALLOWED = (
     # to mend gradients that only these two can mend: `sampling/targets/softplus.py` says why
     'tensorflow_probability.python.bijectors.sigmoid',
     'tensorflow_probability.python.bijectors.softplus',
+    # to factorize fast what XLA factorizes slowly: `sampling/cholesky.py` says why
+    'tensorflow.python.ops.linalg_ops',
 )
 LIBRARY_INTERNALS = (
     'tensorflow.python',

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.internal import factorization
 from tfp_adaptive.tuning import learned_covariance
 
 
@@ -83,21 +82,3 @@ def test_no_rows_change_nothing():
     after = learned_covariance.absorb(learned, sums, tf.constant(0.5))
     for before, now in zip(learned, after, strict=True):
         np.testing.assert_array_equal(now, before)
-
-
-@pytest.mark.parametrize('size', [1, 31, 33, 100])
-@pytest.mark.parametrize('jit_compile', [False, True])
-def test_factors_by_blocks(size, jit_compile, rng):
-    root = rng.normal(size=[size, 2 * size])
-    matrix = root @ root.T
-    function = tf.function(factorization.cholesky, jit_compile=jit_compile, autograph=False)
-    np.testing.assert_allclose(function(tf.constant(matrix)), np.linalg.cholesky(matrix), rtol=1e-8)
-
-
-@pytest.mark.parametrize('size', [2, 40])
-@pytest.mark.parametrize('jit_compile', [False, True])
-def test_a_factor_of_what_is_not_positive_definite_is_not_finite(size, jit_compile):
-    matrix = np.eye(size)
-    matrix[0, -1] = matrix[-1, 0] = 2
-    function = tf.function(factorization.cholesky, jit_compile=jit_compile, autograph=False)
-    assert not np.all(np.isfinite(function(tf.constant(matrix))))

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive.sampling import cholesky
+
 
 class Compiled:
     """`tf.function` without its warning that a function made anew for every target retraces."""
@@ -38,8 +40,14 @@ class Compiled:
         """
         leaves = tf.nest.flatten(args, expand_composites=True)
         key = tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves)
-        trace = self._traces.get(key) or self._function.get_concrete_function(*args)
+        trace = self._traces.get(key) or self._trace(args)
         results = trace(*args)
         # XLA compiles during the first call: a trace counts once a call has returned
         self._traces[key] = trace
         return results
+
+    def _trace(self, args):
+        if not self._jit_compile:
+            return self._function.get_concrete_function(*args)
+        with cholesky.for_xla():
+            return self._function.get_concrete_function(*args)
