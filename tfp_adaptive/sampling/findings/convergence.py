@@ -72,7 +72,8 @@ def _moved_starts(run):
         yield (
             f'{count} of {math.prod(run.batch_shape)} chains were given a start (`initial_state`) '
             'where the log-density or its gradient is not finite, and began where one of the '
-            'others did: start inside the support, where the density is finite and smooth.'
+            'others did: start inside the support, and where nothing overflows (float64 reaches '
+            'farther).'
         )
 
 
