@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def low_rank(problem: Problem) -> Sampler:
     Its runs raise `TimeoutError` where a call takes longer than the problem allows.
     """
     nutpie = optional.load('nutpie', 'peers')
-    make = _with_tensorflow if problem.arguments is None else _with_pymc
+    make = (_with_tensorflow if problem.arguments is None else _with_pymc)(problem)
     compiled: list[Any] = []
 
     def call(model, num_results, seed):
@@ -72,11 +73,11 @@ def low_rank(problem: Problem) -> Sampler:
 
     def sample(seed: int) -> Draws:
         begin = time.perf_counter()
-        if not compiled:
+        if not compiled or problem.arguments is None:  # every seed has starts of its own
             with warnings.catch_warnings():
                 # of a missing BLAS, which Numba does not use
                 warnings.simplefilter('ignore', UserWarning)
-                compiled.append(make(problem, seed))
+                compiled[:] = [make(seed)]
         middle = time.perf_counter()
         with warnings.catch_warnings():
             # of fewer draws than chains
@@ -102,26 +103,28 @@ def low_rank(problem: Problem) -> Sampler:
     return sample
 
 
-def _with_pymc(problem: Problem, seed: int) -> Any:
-    """The model that nutpie compiles with Numba."""
+def _with_pymc(problem: Problem) -> Callable[[int], Any]:
+    """Seed -> the model that nutpie compiles with Numba."""
     nutpie, pymc = optional.load('nutpie', 'peers'), optional.load('pymc', 'peers')
     log_prob, event_size = densities.make(
         optional.load('pytensor.tensor', 'peers'), **(problem.arguments or {})
     )
-    start = problem.initial_state(1, seed).numpy()[0]
-    with pymc.Model() as model:
-        q = pymc.Flat(_NAME, shape=event_size)
-        pymc.Potential('log_prob', log_prob(q))
-    return nutpie.compile_pymc_model(
-        model, initial_points={_NAME: start.astype(np.float64)}, jitter_rvs={q}
-    )
+
+    def make(seed):
+        start = problem.initial_state(1, seed).numpy()[0]
+        with pymc.Model() as model:
+            q = pymc.Flat(_NAME, shape=event_size)
+            pymc.Potential('log_prob', log_prob(q))
+        return nutpie.compile_pymc_model(
+            model, initial_points={_NAME: start.astype(np.float64)}, jitter_rvs={q}
+        )
+
+    return make
 
 
-def _with_tensorflow(problem: Problem, seed: int) -> Any:
-    """The model whose density and gradient are one call of a program of TensorFlow's."""
+def _with_tensorflow(problem: Problem) -> Callable[[int], Any]:
+    """Seed -> the model whose density and gradient are one call of a program of TensorFlow's."""
     pyfunc = optional.load('nutpie.compiled_pyfunc', 'peers')
-    starts = problem.initial_state(problem.num_chains, seed)
-    event_size = starts.shape[-1]
 
     @tf.function(jit_compile=True)
     def value_and_gradient(q):
@@ -130,17 +133,23 @@ def _with_tensorflow(problem: Problem, seed: int) -> Any:
             value = problem.target.log_prob(q[tf.newaxis])[0]
         return value, tape.gradient(value, q)
 
-    def log_prob(q):
-        value, gradient = value_and_gradient(tf.constant(q, starts.dtype))
-        return float(value), gradient.numpy().astype(np.float64)
+    def make(seed):
+        starts = problem.initial_state(problem.num_chains, seed)
+        each = itertools.cycle(starts.numpy().astype(np.float64))
+        event_size = starts.shape[-1]
 
-    each = itertools.cycle(starts.numpy().astype(np.float64))
-    return pyfunc.from_pyfunc(
-        event_size,
-        make_logp_fn=lambda: log_prob,
-        make_expand_fn=lambda *_: lambda q: {_NAME: q},
-        expanded_dtypes=[np.dtype(np.float64)],
-        expanded_shapes=[(event_size,)],
-        expanded_names=[_NAME],
-        make_initial_point_fn=lambda _: next(each),
-    )
+        def log_prob(q):
+            value, gradient = value_and_gradient(tf.constant(q, starts.dtype))
+            return float(value), gradient.numpy().astype(np.float64)
+
+        return pyfunc.from_pyfunc(
+            event_size,
+            make_logp_fn=lambda: log_prob,
+            make_expand_fn=lambda *_: lambda q: {_NAME: q},
+            expanded_dtypes=[np.dtype(np.float64)],
+            expanded_shapes=[(event_size,)],
+            expanded_names=[_NAME],
+            make_initial_point_fn=lambda _: next(each),
+        )
+
+    return make

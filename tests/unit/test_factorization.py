@@ -150,3 +150,9 @@ def test_nothing_is_replaced_after_an_error():
     with pytest.raises(KeyError):
         Compiled(fails, jit_compile=True)(tf.zeros([]))
     assert tf.linalg.cholesky is own
+
+
+@pytest.mark.parametrize('shape', [[3], [2, 3], [2, 4, 3]])
+def test_what_is_not_square_is_refused_as_ever(shape):
+    with pytest.raises(ValueError, match='must be'):
+        Compiled(lambda x: tf.linalg.cholesky(x), jit_compile=True)(tf.ones(shape))

@@ -24,8 +24,10 @@ _own = linalg_ops.cholesky
 def _cholesky(input: Any, name: str | None = None) -> tf.Tensor:
     """As `tf.linalg.cholesky`."""
     matrix = tf.convert_to_tensor(input)
-    is_static = matrix.shape.rank is not None and matrix.shape[-1] is not None
-    if not is_static or not matrix.dtype.is_floating or _is_to_be_mapped(matrix):
+    # what it refuses, or does with shapes that are not known, stays TensorFlow's
+    rows, columns = matrix.shape[-2:].as_list() if (matrix.shape.rank or 0) > 1 else (None, None)
+    is_square = bool(rows) and rows == columns
+    if not is_square or not matrix.dtype.is_floating or _is_to_be_mapped(matrix):
         return _own(matrix, name=name)
     return factorization.cholesky(matrix)
 
