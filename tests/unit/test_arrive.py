@@ -1,6 +1,7 @@
 """Chains go to the typical set: of any scale, from afar, and no further."""
 
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -197,9 +198,10 @@ def test_sample_walks_into_a_funnel(rng, seed):
     """And counts what that took: a quarter of the warm-up for the descent, and one for the walk."""
     kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
     state = starts(rng, 101, radius=10.0)
-    go = make_arrival(kernel, kernel.bootstrap_results, (NUM_CHAINS,), jit_compile=False)
-    start = Position(state, kernel.bootstrap_results(state))
-    arrived = go(start, tf.constant([seed, 0]), 400)
+    start = types.SimpleNamespace(state=state, batch_shape=(NUM_CHAINS,))
+    go = make_arrival(kernel, kernel.bootstrap_results, start, jit_compile=False)
+    position = Position(state, kernel.bootstrap_results(state))
+    arrived = go(position, tf.constant([seed, 0]), 400)
     assert np.min(volatility(state)) < -1e5
     assert np.min(volatility(arrived.state)) > -2000
     down = run(volatility, state, seed, budget=100)

@@ -114,13 +114,21 @@ def test_what_is_computed_since_counts():
     assert not waits_after(lambda x: tf.reduce_sum(x @ tf.zeros([3, 51])))
 
 
+def test_what_functions_compute_counts():
+    assert waits_after(tf.function(lambda x: x @ tf.zeros([3, 50])))
+    assert not waits_after(tf.function(lambda x: tf.reduce_sum(x @ tf.zeros([3, 51]))))
+    assert waits_after(
+        lambda x: tf.function(lambda x, y: x + tf.reduce_sum(y * 2))(x, tf.zeros([30, 30]))
+    )
+
+
 def test_what_is_computed_from_data_alone_does_not_count():
     assert waits_after(lambda x: x + tf.reduce_sum(tf.zeros([30, 30]) + 1.0))
 
 
 def test_what_is_not_known_counts_as_large():
-    assert not waits_after(tf.function(lambda x: x + 1))
     assert not waits_after(lambda x: tf.while_loop(lambda y: y[0, 0] < 1, lambda y: y + 1, [x]))
+    assert not waits_after(tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 1, tf.exp, [x])))
     assert not waits_after(lambda x: tf.boolean_mask(x, x > 0))
 
 

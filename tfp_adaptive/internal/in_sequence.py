@@ -25,6 +25,8 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import devices
 
+_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+
 
 def in_sequence(first: tf.Tensor, then: Any, *, since: Sequence[tf.Tensor], limit: int) -> Any:
     """`then`, which XLA uses only after it has computed `first`; its values never change.
@@ -56,17 +58,29 @@ def in_sequence(first: tf.Tensor, then: Any, *, since: Sequence[tf.Tensor], limi
 
 
 def _largest(since) -> int | None:
-    """Elements of the largest tensor; `None` with functions, loops and shapes not static."""
+    """Elements of the largest tensor; `None` with loops and shapes not static."""
     if not all(tf.is_symbolic_tensor(x) for x in since):
         return None
     operations = since[0].graph.get_operations()
-    derived = {x.ref() for x in since}
+    after = operations[operations.index(since[0].op) + 1 :]
     sizes = [x.shape.num_elements() for x in since]
-    for operation in operations[operations.index(since[0].op) + 1 :]:
+    sizes += _sizes(after, {x.ref() for x in since})
+    return None if None in sizes else max(sizes)
+
+
+def _sizes(operations, derived) -> list:
+    """Elements of all that is computed from the tensors `derived`; `None` for a loop."""
+    sizes = []
+    for operation in operations:
         if not any(x.ref() in derived for x in operation.inputs):
             continue
-        if any('func' in attribute.type for attribute in operation.op_def.attr):
-            return None
+        if operation.type in _CALLS:
+            body = operation.graph._get_function(operation.get_attr('f').name).graph
+            inputs = zip(body.inputs, operation.inputs, strict=True)
+            own = {inner.ref() for inner, outer in inputs if outer.ref() in derived}
+            sizes += _sizes(body.get_operations(), own)
+        elif any('func' in attribute.type for attribute in operation.op_def.attr):
+            return [None]
         derived |= {x.ref() for x in operation.outputs}
         sizes += [x.shape.num_elements() for x in operation.outputs]
-    return None if None in sizes else max(sizes)
+    return sizes

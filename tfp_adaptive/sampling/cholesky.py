@@ -49,6 +49,11 @@ def _is_to_be_mapped(matrix) -> bool:
     return read > min(mapped, 1)
 
 
+def is_for_xla() -> bool:
+    """Whether factors are those of this package just now."""
+    return tf.linalg.cholesky is _cholesky
+
+
 @contextlib.contextmanager
 def for_xla() -> Iterator[None]:
     """While it lasts, Cholesky factors are those of this package."""

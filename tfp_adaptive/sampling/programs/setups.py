@@ -185,7 +185,7 @@ def _make_setup(kernel, descriptions, start, settings):
         kernel=kernel,
         descriptions=descriptions,
         begin=begin,
-        arrive=make_arrival(kernel, bootstrap, start.batch_shape, settings.jit_compile),
+        arrive=make_arrival(kernel, bootstrap, start, settings.jit_compile),
         make_warmup=make_warmup,
         warmup=make_warmup(kernel, settings.num_warmup_steps),
         begin_sampling=begin_sampling,

@@ -1,8 +1,8 @@
 """A target as a compiled density: its values, and where they are finite."""
 
 import contextlib
+import dataclasses
 import re
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.sampling.targets.traced import Traced
 
 _SHAPES = 'write it for parts of shape [*chains, *event], or change the shapes of `initial_state`'
 _MODEL_SHAPES = (
@@ -27,7 +28,7 @@ class Density:
         Args:
           model: the target.
         """
-        self.model = model
+        self.model = dataclasses.replace(model, log_prob_fn=Traced(model.log_prob_fn))
         self._compiled = Compiled(self._evaluate)
 
     def evaluate(self, parts: list) -> tuple[tf.Tensor, np.ndarray]:
@@ -53,7 +54,7 @@ class Density:
         parts = [tf.identity(part) for part in parts]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(parts)
-            log_probs = _checked(self.model.log_prob_fn(*parts), parts)
+            log_probs = self.model.log_prob_fn(*parts)
         gradients = tape.gradient(
             log_probs, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
@@ -63,41 +64,6 @@ class Density:
             event_axes = list(range(log_probs.shape.rank, part.shape.rank))
             is_finite &= tf.reduce_all(tf.math.is_finite(gradient), axis=event_axes)
         return log_probs, is_finite
-
-
-def _checked(log_probs: Any, parts: list) -> tf.Tensor:
-    """The log-densities as a tensor [*batch] of the parts' dtype."""
-    if not tf.is_tensor(log_probs):
-        raise TypeError(
-            '`target` must return a tensor of log-densities, computed from its state with '
-            f'TensorFlow operations; got {type(log_probs).__name__}.'
-        )
-    if log_probs.dtype != parts[0].dtype:
-        found = log_probs.dtype.name
-        hint = f', or pass dtype=tf.{found}' if found in ('float32', 'float64') else ''
-        raise TypeError(
-            f'`target` must return the dtype of its state; got {found} for a state of '
-            f'{parts[0].dtype.name}: cast its result{hint}.'
-        )
-    shape = log_probs.shape
-    if shape.rank is None:
-        raise ValueError(
-            '`target` must return a tensor of statically known rank, the number of chain '
-            'dimensions; use tf.ensure_shape on its result.'
-        )
-    for index, part in enumerate(parts):
-        if part.shape[: shape.rank] != shape:
-            raise ValueError(
-                '`target` must return one log-density per chain, with the leading (chain) '
-                f'dimensions of every part of the state; it returned shape {shape} for part '
-                f'{index} of shape {part.shape}: sum it over all event dimensions.'
-            )
-        if 0 in part.shape:
-            raise ValueError(
-                '`initial_state` must hold at least one chain and one coordinate; part '
-                f'{index} has shape {part.shape}.'
-            )
-    return log_probs
 
 
 @contextlib.contextmanager
