@@ -23,9 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import devices
-
-_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+from tfp_adaptive.internal import devices, graphs
 
 
 def in_sequence(first: tf.Tensor, then: Any, *, since: Sequence[tf.Tensor], limit: int) -> Any:
@@ -74,8 +72,8 @@ def _sizes(operations, derived) -> list:
     for operation in operations:
         if not any(x.ref() in derived for x in operation.inputs):
             continue
-        if operation.type in _CALLS:
-            body = operation.graph._get_function(operation.get_attr('f').name).graph
+        if operation.type in graphs.CALLS:
+            (body,) = graphs.called(operation)
             inputs = zip(body.inputs, operation.inputs, strict=True)
             own = {inner.ref() for inner, outer in inputs if outer.ref() in derived}
             sizes += _sizes(body.get_operations(), own)

@@ -101,7 +101,8 @@ def sample(
         make runs reproducible. Default `None`: another run every time, or that of the checkpoint.
       progress: whether to show progress: a bar in terminals and notebooks, else a line at most
         every ten seconds.
-      jit_compile: whether to compile with XLA.
+      jit_compile: whether to compile with XLA. Left out, with a warning, for a target with which
+        XLA on a CPU would not come to an end, such as steps of an ODE written one after another.
 
     Returns:
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.programs import xla
 from tfp_adaptive.sampling.targets.starts import Start
-from tfp_adaptive.sampling.targets.traced import Traced
 from tfp_adaptive.sampling.user_code import running
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
@@ -40,7 +40,7 @@ def make_arrival(kernel: Any, bootstrap: Callable, start: Start, jit_compile: bo
     Returns:
       (start of the warm-up, seed, number of its steps) -> `Position`, the start from there.
     """
-    jit_compile = jit_compile and _is_faster_with_xla(kernel, start.state)
+    jit_compile = jit_compile and xla.arrives_faster(kernel, start.state)
     arrive_program = Compiled(_arriving(kernel, start.batch_shape), jit_compile)
     walk_program = Compiled(_walking(kernel, start.batch_shape), jit_compile)
 
@@ -72,17 +72,6 @@ def make_arrival(kernel: Any, bootstrap: Callable, start: Start, jit_compile: bo
 
 def _can_arrive(kernel, results):
     return isinstance(kernel, GradientAdaptiveKernel) and bool(results.grads_target_log_prob)
-
-
-def _is_faster_with_xla(kernel, state):
-    """Whether chains arrive sooner where XLA compiles that: only where the density holds a loop.
-
-    They need some hundreds of evaluations. TensorFlow runs through the operations of a density
-    without loops in less time than XLA takes to compile them: ten chains of the eight schools have
-    arrived after 2.6 s, and after 11 s with XLA.
-    """
-    density = getattr(kernel, 'target_log_prob_fn', None)
-    return not isinstance(density, Traced) or density.has_loop(tf.nest.flatten(state))
 
 
 class _First(NamedTuple):

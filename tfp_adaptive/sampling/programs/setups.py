@@ -19,6 +19,7 @@ from tfp_adaptive.proposals import delayed_rejection
 from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.kept import Kept
+from tfp_adaptive.sampling.programs import xla
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
@@ -108,6 +109,8 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
         settings.kernel, model.log_prob_fn, settings.num_warmup_steps, start.event_size
     )
     check_density(kernel, model, start.fingerprint)
+    if settings.jit_compile and not xla.compiles(kernel, start.state):
+        settings = dataclasses.replace(settings, jit_compile=False)
     leaves = {
         **signature(kernel, 'kernel', target=model.log_prob_fn),
         **signature(settings.trace_fn, 'trace_fn'),

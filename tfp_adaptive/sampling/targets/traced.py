@@ -10,10 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import graphs
 from tfp_adaptive.sampling import cholesky
-
-_LOOPS = {'While', 'StatelessWhile'}
-_FACTORS = {'Cholesky'}
 
 
 class Traced:
@@ -26,7 +24,7 @@ class Traced:
           fn: of parts [*batch, *event]. Outside of programs it is called as it is.
         """
         self._fn = fn
-        self._traces: dict[tuple, Callable] = {}
+        self._traces: dict[tuple, Any] = {}
 
     def __reduce__(self):
         return Traced, (self._fn,)
@@ -44,13 +42,13 @@ class Traced:
             return self._fn(*parts)
         return self._trace(parts)(*parts)
 
-    def has_loop(self, parts: list) -> bool:
-        """Whether it holds a `tf.while_loop` or the like.
+    def graph(self, parts: list) -> tf.Graph:
+        """What it is computed from.
 
         Args:
           parts: tensors [*batch, *event], for their shapes.
         """
-        return bool(_operations(self._trace(parts)) & _LOOPS)
+        return self._trace(parts).graph
 
     def _trace(self, parts):
         specs = tuple(tf.TensorSpec(part.shape, part.dtype) for part in parts)
@@ -58,7 +56,7 @@ class Traced:
             return self._kept(specs, False)
         # without a factor there is nothing that a trace for XLA would do differently
         plain = self._traces.get((specs, False))
-        is_same = plain is not None and not _operations(plain) & _FACTORS
+        is_same = plain is not None and not graphs.holds(plain.graph, {'Cholesky'})
         return self._kept(specs, not is_same)
 
     def _kept(self, specs, is_for_xla):
@@ -70,13 +68,6 @@ class Traced:
 
     def _checked(self, *parts):
         return _checked(self._fn(*parts), parts)
-
-
-def _operations(trace) -> set[str]:
-    """The types of all operations of a traced function and of those that it calls."""
-    graph = trace.graph.as_graph_def()
-    nodes = [node for function in graph.library.function for node in function.node_def]
-    return {node.op for node in [*graph.node, *nodes]}
 
 
 def _checked(log_probs: Any, parts: tuple) -> tf.Tensor:

@@ -1,0 +1,34 @@
+"""The functions that the operations of a graph call."""
+
+import tensorflow as tf
+
+CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+"""Operations that call a function once; others that have one are loops, branches and the like."""
+
+
+def called(operation: tf.Operation) -> list[tf.Graph]:
+    """The graphs of all functions that an operation calls, such as the body of a loop.
+
+    Args:
+      operation: of a graph within a `tf.function`.
+    """
+    names = []
+    for attribute in operation.op_def.attr:
+        if attribute.type == 'func':
+            names.append(operation.get_attr(attribute.name).name)
+        elif attribute.type == 'list(func)':
+            names += [function.name for function in operation.get_attr(attribute.name)]
+    return [operation.graph._get_function(name).graph for name in names]
+
+
+def holds(graph: tf.Graph, types: set[str]) -> bool:
+    """Whether a graph, or a function that it calls, has an operation of one of these types.
+
+    Args:
+      graph: of a `tf.function`.
+      types: such as 'Cholesky'.
+    """
+    return any(
+        operation.type in types or any(holds(body, types) for body in called(operation))
+        for operation in graph.get_operations()
+    )
