@@ -1,19 +1,14 @@
-"""Quiet TensorFlow, programs compiled fast, fixed seeds, and `--vary-seed N` to move all of them.
+"""Quiet TensorFlow, fixed seeds, and `--vary-seed N` to move all of them at once.
 
 A test that fails for one seed in a hundred is a statistical test with a wrong tolerance; run the
 suite with a few values of N before trusting a new one.
 """
 
 import ctypes
-import importlib.metadata
 import os
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('MPLBACKEND', 'Agg')
-if importlib.metadata.version('tensorflow').startswith('2.21.'):
-    # the older code generator of XLA compiles in two thirds of the time, for slower steps; with
-    # XLA_FLAGS= tests have the one that users have
-    os.environ.setdefault('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false')
 
 import numpy as np
 import pytest
