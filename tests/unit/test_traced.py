@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.internal import graphs
 from tfp_adaptive.sampling import cholesky
-from tfp_adaptive.sampling.programs import xla
+from tfp_adaptive.sampling.programs import arrival, xla
 from tfp_adaptive.sampling.targets.traced import Traced
 
 STATE = tf.zeros([4, 2])
@@ -166,7 +166,7 @@ def test_the_flag_and_other_densities_are_left_to_xla(monkeypatch, recwarn):
 
 
 def test_sample_ends_where_xla_would_not():
-    with pytest.warns(UserWarning, match='not compiled'):
+    with pytest.warns(UserWarning, match='not compiled') as caught:
         run = tfpa.sample(
             runge_kutta(8),
             100,
@@ -177,10 +177,15 @@ def test_sample_ends_where_xla_would_not():
             num_steps_between_results=0,
         )
     assert np.isfinite(run.statistics.log_prob).all()
+    assert __file__ in [warning.filename for warning in caught]
 
 
-def test_chains_arrive_with_xla_where_there_is_a_loop():
-    assert xla.arrives_faster(kernel_of(runge_kutta(3, in_loop=True)), STATE)
-    assert not xla.arrives_faster(kernel_of(runge_kutta(3)), STATE)
+def test_the_arrival_is_compiled_only_where_there_is_a_loop(monkeypatch):
     within = tf.function(runge_kutta(3, in_loop=True), autograph=False)
-    assert xla.arrives_faster(kernel_of(lambda q: within(q)), STATE)
+    start = types.SimpleNamespace(state=STATE, batch_shape=(4,))
+    found = []
+    monkeypatch.setattr(arrival, 'Compiled', lambda _, jit_compile: found.append(jit_compile))
+    for log_prob in (runge_kutta(3, in_loop=True), lambda q: within(q), runge_kutta(3)):
+        arrival.make_arrival(kernel_of(log_prob), None, start, jit_compile=True)
+    arrival.make_arrival(kernel_of(runge_kutta(3, in_loop=True)), None, start, jit_compile=False)
+    assert found == [True] * 4 + [False] * 4

@@ -109,8 +109,6 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
         settings.kernel, model.log_prob_fn, settings.num_warmup_steps, start.event_size
     )
     check_density(kernel, model, start.fingerprint)
-    if settings.jit_compile and not xla.compiles(kernel, start.state):
-        settings = dataclasses.replace(settings, jit_compile=False)
     leaves = {
         **signature(kernel, 'kernel', target=model.log_prob_fn),
         **signature(settings.trace_fn, 'trace_fn'),
@@ -162,6 +160,8 @@ def _freeze(kernel, warmup, is_delayed):
 
 
 def _make_setup(kernel, descriptions, start, settings):
+    if settings.jit_compile and not xla.compiles(kernel, start.state):
+        settings = dataclasses.replace(settings, jit_compile=False)
     can_freeze = hasattr(kernel, 'frozen')
     bootstrap = Compiled(kernel.bootstrap_results)
     with user_code.explained('kernel', tf.nest.flatten(start.state)), _in_terms_of_sample():
