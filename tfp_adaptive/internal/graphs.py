@@ -1,9 +1,13 @@
 """The functions that the operations of a graph call."""
 
+from collections.abc import Set
+
 import tensorflow as tf
 
 CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 """Operations that call a function once; others that have one are loops, branches and the like."""
+
+LOOPS = frozenset({'While', 'StatelessWhile'})
 
 
 def called(operation: tf.Operation) -> list[tf.Graph]:
@@ -21,7 +25,7 @@ def called(operation: tf.Operation) -> list[tf.Graph]:
     return [operation.graph._get_function(name).graph for name in names]
 
 
-def holds(graph: tf.Graph, types: set[str]) -> bool:
+def holds(graph: tf.Graph, types: Set[str]) -> bool:
     """Whether a graph, or a function that it calls, has an operation of one of these types.
 
     Args:

@@ -12,11 +12,10 @@ from tfp_adaptive.sampling.targets.traced import Traced
 _LEGACY = '--xla_cpu_use_fusion_emitters=false'
 _MAX_TERMS = 1e10
 """Operations of one term: with fewer XLA has compiled all that was tried, in seconds."""
-_LOOPS = {'While', 'StatelessWhile'}
 _ALONE = {
     *('MatMul', 'BatchMatMul', 'BatchMatMulV2', 'BatchMatMulV3', 'Einsum', 'Cholesky'),
     *('MatrixTriangularSolve', 'Sum', 'Max', 'Min', 'Prod', 'Mean', 'All', 'Any', 'Cumsum'),
-    *('Cumprod', 'Const', 'Shape', 'Range', 'Fill', *_LOOPS),
+    *('Cumprod', 'Const', 'Shape', 'Range', 'Fill', *graphs.LOOPS),
 }
 """What is computed once, whoever uses it."""
 
@@ -67,7 +66,7 @@ def arrives_faster(kernel: Any, state: Any) -> bool:
     density = getattr(kernel, 'target_log_prob_fn', None)
     if not isinstance(density, Traced):
         return True
-    return graphs.holds(density.graph(tf.nest.flatten(state)), _LOOPS)
+    return graphs.holds(density.graph(tf.nest.flatten(state)), graphs.LOOPS)
 
 
 def _num_terms(graph, of_inputs=()) -> float:
