@@ -148,12 +148,6 @@ def test_divergences(draws):
     assert runs.run_of_draws(draws, num_divergences=None).warnings == ()
 
 
-def test_rejected_moves_that_were_tried_once_more(draws):
-    """R-hat and effective sizes are good, and yet the neck of a funnel may be missing."""
-    sentence = only_warning(runs.run_of_draws(draws, is_delayed=True))
-    assert 'rejected moves were tried once more' in sentence
-
-
 @pytest.mark.parametrize(
     ('accept_prob', 'verdict'),
     [(0.3, 'too bold'), (0.35, None), (0.8, None), (0.85, 'too timid'), (None, None)],

@@ -81,3 +81,38 @@ def test_a_log_density_that_has_not_mixed(rng):
     statistics = good.statistics._replace(log_prob=log_prob + np.arange(NUM_CHAINS) / 5)
     (sentence,) = dataclasses.replace(good, statistics=statistics).warnings
     assert sentence.startswith('The log-density has not mixed (R-hat 1.')
+
+
+def warnings_of_energy(states, log_prob):
+    """With the log-densities [num_results, num_chains] that belong to the draws."""
+    run = runs.run_of_draws(states)
+    run = dataclasses.replace(run, statistics=run.statistics._replace(log_prob=log_prob))
+    return [sentence for sentence in run.warnings if 'E-BFMI' in sentence]
+
+
+def test_a_funnel_is_told_by_its_log_density(rng):
+    """Independent draws of Neal's: a variance of (9 / 2)^2 9 + 9 / 2 + 1 / 2 in ten dimensions."""
+    axis = 3 * rng.normal(size=[NUM_RESULTS, NUM_CHAINS])
+    others = np.exp(axis / 2)[..., np.newaxis] * rng.normal(size=[*axis.shape, 9])
+    terms = (others**2).sum(axis=-1) * np.exp(-axis)
+    log_prob = -(axis**2) / 18 - terms / 2 - 9 * axis / 2
+    states = np.concatenate([axis[..., np.newaxis], others], axis=-1)
+    (sentence,) = warnings_of_energy(states, log_prob)
+    variance = float(sentence.split('log-density is ')[1].split(',')[0])
+    expected = 81 / 4 * 9 + 9 / 2 + 1 / 2
+    # of a variance from so many draws, by the kurtosis of the axis, which is nearly all of it
+    assert abs(variance / expected - 1) < 5 * np.sqrt(2 / axis.size)
+    assert f'E-BFMI of {10 / (expected + 5):.2f}' in sentence
+
+
+@pytest.mark.parametrize('num_dims', [1, 10])
+def test_log_concave_densities_are_not_funnels(num_dims, rng):
+    """Those of the exponential distribution have the largest variance of all: one a dimension."""
+    states = rng.exponential(size=[NUM_RESULTS, NUM_CHAINS, num_dims])
+    assert not warnings_of_energy(states, -states.sum(axis=-1))
+
+
+def test_modes_of_unlike_heights_are_not_funnels(rng):
+    states = rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 2])
+    heights = np.where(np.arange(NUM_CHAINS) < 5, 0.0, 20.0)
+    assert not warnings_of_energy(states, heights - (states**2).sum(axis=-1) / 2)

@@ -45,7 +45,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *_stuck_chains(run),
         *_late_chains(run),
         *_divergences(run),
-        *_necks(run),
+        *tails.energy_concerns(run),
         *estimates.variance_concerns(run),
         *settling.acceptance_concerns(run, mixes_well=not mixing),
         *settling.drift_concerns(run, mixes_well=not mixing),
@@ -144,16 +144,6 @@ def _divergences(run):
             f'{count} steps diverged: their energy error exceeded 1000 or they left the support, '
             'so parts of the posterior may be missing; take smaller steps (raise '
             '`target_accept_prob`) or reparametrise where the posterior narrows.'
-        )
-
-
-def _necks(run):
-    if run.is_delayed:
-        yield (
-            'Chains stayed at one point for so long that rejected moves were tried once more with '
-            'a shorter step: the posterior narrows somewhere, as a funnel does, and chains may '
-            'hardly enter its narrowest part, which R-hat does not show; write the model in '
-            'coordinates that do not narrow (not centred, for effects of groups).'
         )
 
 

@@ -105,11 +105,11 @@ class SampleRun:
         """What to worry about, one sentence each, with what to do; empty for a good run.
 
         Judged are starts without a finite density, draws that are not finite, chains that stand
-        still, divergences, rejected moves that had to be tried once more, noisy estimates of a
-        likelihood, an acceptance rate far from its target, an adaptation that had not settled,
-        R-hat above 1.01, effective sample sizes below 400, a log-density that has not mixed, tails
-        like a power law, and a run that ended before `until` was met. `sample` emits them as
-        `SamplingWarning`.
+        still, divergences, a log-density that varies as in funnels (E-BFMI below 0.3), noisy
+        estimates of a likelihood, an acceptance rate far from its target, an adaptation that had
+        not settled, R-hat above 1.01, effective sample sizes below 400, a log-density that has not
+        mixed, tails like a power law, and a run that ended before `until` was met. `sample` emits
+        them as `SamplingWarning`.
         """
         return convergence.find_concerns(self)
 

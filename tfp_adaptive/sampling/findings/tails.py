@@ -1,4 +1,4 @@
-"""Troubles that ESS and R-hat of coordinates do not show: heavy tails, log-densities that disagree.
+"""Troubles that ESS and R-hat of coordinates do not show: funnels, tails, log-densities apart.
 
 The tail is that of the largest distance of a coordinate from its mean, in standard deviations: its
 exceedances over a high level follow a generalised Pareto distribution whose shape is that of the
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.kernels.marginal_base import MarginalKernel
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.figures import diagnose
 
@@ -25,6 +26,38 @@ _Z = 2.0
 _MAX_DRAWS = 20_000
 _BLOCK_BYTES = 2**24
 _MAX_RHAT, _MIN_ESS = 1.05, 100.0
+_MIN_EBFMI = 0.3
+"""As Stan has it: a variance of the log-density of 2.8 for every dimension. A Gaussian has 0.5, and
+no log-concave density more than 1 (Fradelizi, Madiman & Wang 2016)."""
+
+
+def energy_concerns(run: Any) -> Iterator[str]:
+    """A log-density that varies more than moves with fresh velocities can follow: funnels.
+
+    The energy U + K of Hamiltonian Monte Carlo has the variance var U + d / 2, and a fresh
+    velocity changes it by d in the mean of squares. Their ratio, the E-BFMI (Betancourt 2016), is
+    one for a Gaussian, for which var U = d / 2. Here it follows from the draws, whatever moves made
+    them; var U is the median of those of the chains, so that modes of unlike heights do not matter.
+
+    Args:
+      run: a `SampleRun`.
+    """
+    if isinstance(run.frozen_kernel, MarginalKernel):
+        # the noise of the estimates counts for it, too
+        return
+    log_prob = np.asarray(run.statistics.log_prob, np.float64)
+    if not np.isfinite(log_prob).all():
+        return
+    variance, size = float(np.median(log_prob.var(axis=0))), run.event_size
+    ebfmi = size / (variance + size / 2)
+    if ebfmi < _MIN_EBFMI:
+        yield (
+            f'The variance of the log-density is {variance:.0f}, where that of a Gaussian of '
+            f'{size} dimensions is {size / 2:g} (an E-BFMI of {ebfmi:.2f}): the posterior narrows '
+            'as a funnel does, or has heavy tails, and chains hardly enter its narrowest and '
+            'farthest parts, which R-hat does not show; write the model in coordinates that do '
+            'not narrow (not centred, for effects of groups), or that have lighter tails.'
+        )
 
 
 def tail_concerns(run: Any) -> Iterator[str]:
