@@ -4,7 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tests.support import runs
 from tfp_adaptive.sampling.findings import tails
 
@@ -116,3 +118,23 @@ def test_modes_of_unlike_heights_are_not_funnels(rng):
     states = rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 2])
     heights = np.where(np.arange(NUM_CHAINS) < 5, 0.0, 20.0)
     assert not warnings_of_energy(states, heights - (states**2).sum(axis=-1) / 2)
+
+
+def test_the_noise_of_estimates_is_no_funnel(rng):
+    """Where a likelihood is estimated, the log-density varies by more than the target does."""
+    noise = 10 * rng.normal(size=[NUM_RESULTS, NUM_CHAINS])
+    run = runs.run_of_draws(rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 2]))
+    run = dataclasses.replace(run, statistics=run.statistics._replace(log_prob=noise))
+    assert list(tails.energy_concerns(run))
+    estimator = tfpa.estimators.Estimator(
+        1, lambda noise, *parts: tf.zeros_like(noise[..., 0]), num_particles=1
+    )
+    kernel = tfpa.PseudoMarginal(estimator, lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 0)
+    assert not list(tails.energy_concerns(dataclasses.replace(run, frozen_kernel=kernel)))
+
+
+def test_chains_on_their_way_are_no_funnel(rng):
+    """Their log-densities are not those of the posterior, and another warning says so."""
+    log_prob = -rng.exponential(size=[NUM_RESULTS, NUM_CHAINS])
+    log_prob[:20] -= 1000
+    assert not warnings_of_energy(rng.normal(size=[*log_prob.shape, 2]), log_prob)

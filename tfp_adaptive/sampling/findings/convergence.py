@@ -38,14 +38,14 @@ def find_concerns(run: Any) -> tuple[str, ...]:
     Args:
       run: a `SampleRun`.
     """
-    mixing = (*_rhat(run), *_effective_sizes(run))
+    mixing, late = (*_rhat(run), *_effective_sizes(run)), tuple(_late_chains(run))
     return (
         *_moved_starts(run),
         *_nonfinite_draws(run),
         *_stuck_chains(run),
-        *_late_chains(run),
+        *late,
         *_divergences(run),
-        *tails.energy_concerns(run),
+        *(() if late else tails.energy_concerns(run)),
         *estimates.variance_concerns(run),
         *settling.acceptance_concerns(run, mixes_well=not mixing),
         *settling.drift_concerns(run, mixes_well=not mixing),

@@ -40,7 +40,7 @@ def energy_concerns(run: Any) -> Iterator[str]:
     them; var U is the median of those of the chains, so that modes of unlike heights do not matter.
 
     Args:
-      run: a `SampleRun`.
+      run: a `SampleRun` whose chains had arrived when it began.
     """
     if isinstance(run.frozen_kernel, MarginalKernel):
         # the noise of the estimates counts for it, too
@@ -54,7 +54,7 @@ def energy_concerns(run: Any) -> Iterator[str]:
         yield (
             f'The variance of the log-density is {variance:.0f}, where that of a Gaussian of '
             f'{size} dimensions is {size / 2:g} (an E-BFMI of {ebfmi:.2f}): the posterior narrows '
-            'as a funnel does, or has heavy tails, and chains hardly enter its narrowest and '
+            'as a funnel does, or has heavy tails, and chains may hardly enter its narrowest or '
             'farthest parts, which R-hat does not show; write the model in coordinates that do '
             'not narrow (not centred, for effects of groups), or that have lighter tails.'
         )
