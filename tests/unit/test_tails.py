@@ -138,3 +138,12 @@ def test_chains_on_their_way_are_no_funnel(rng):
     log_prob = -rng.exponential(size=[NUM_RESULTS, NUM_CHAINS])
     log_prob[:20] -= 1000
     assert not warnings_of_energy(rng.normal(size=[*log_prob.shape, 2]), log_prob)
+
+
+@pytest.mark.parametrize(('variance', 'is_told'), [(2.7, False), (2.9, True)])
+def test_how_much_a_log_density_may_vary(variance, is_told, rng):
+    """2.83 for every dimension: with half of one for the velocities, the E-BFMI is 0.3."""
+    states = rng.normal(size=[NUM_RESULTS, NUM_CHAINS, 4])
+    log_prob = rng.normal(size=[NUM_RESULTS, NUM_CHAINS])
+    log_prob *= np.sqrt(4 * variance) / log_prob.std(axis=0)
+    assert bool(warnings_of_energy(states, log_prob)) == is_told
