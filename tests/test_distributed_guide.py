@@ -21,9 +21,10 @@ _ONE_HOST = ['two replicas on a CPU', 'model', 'one host', 'run']
 _MANY_HOSTS = ['many hosts', 'model', 'run', 'adapter']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('names', 'num_workers'),
-    [(_ONE_HOST, None), pytest.param(_MANY_HOSTS, 2, marks=pytest.mark.slow)],
+    [(_ONE_HOST, None), (_MANY_HOSTS, 2)],
     ids=['one host', 'many hosts'],
 )
 def test_the_guide_runs(names, num_workers, tmp_path):

@@ -17,14 +17,18 @@ _OWN_TESTS = {'docs/distributed.md'}
 every block of them."""
 
 _LONG = {
+    'docs/how-to/estimated-likelihoods.md',
     'docs/how-to/extend.md',
     'docs/how-to/kernels.md',
     'docs/how-to/preconditioners.md',
     'docs/how-to/runs.md',
+    'docs/how-to/warnings.md',
+    'docs/index.md',
     'docs/tutorial/hierarchical.md',
+    'docs/tutorial/regression.md',
     'docs/tutorial/volatility.md',
 }
-"""Pages of more than half a minute each, among the slow tests."""
+"""Pages of twenty seconds and more, among the slow tests."""
 
 PAGES = documents.pages()
 

@@ -167,7 +167,8 @@ def test_one_bad_chain_does_not_stop_the_others_from_learning(entry, seed):
     where=lambda entry: (
         entry.learns_matrix
         and not any(word in entry.name for word in ('euclidean', 'l2hmc', 'momentum'))
-    )
+    ),
+    representatives=('mala', 'random_walk'),
 )
 def test_a_bad_first_scale_is_forgotten(entry, seed):
     """A hundred times too large (every move rejected for long) or too small: the same proposal.

@@ -42,7 +42,7 @@ def test_eager_equals_graph_bit_for_bit(entry, seed):
     assert_identical(graph, eager)
 
 
-@catalogue.in_depth(catalogue.FLOW_OF_TWO_STEPS)
+@catalogue.in_depth(catalogue.FLOW_OF_TWO_STEPS, representatives=('hmc2_momentum', 'random_walk'))
 def test_noise_and_what_is_made_of_it_are_the_same_under_xla(entry, seed):
     """The rounding of the noise in float64 is amplified by hundreds of operations: of the same
     noise, steps are compared apart."""

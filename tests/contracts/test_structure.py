@@ -97,7 +97,7 @@ def test_step_size_may_differ_between_chains(entry, seed):
     [
         entry
         for entry in KERNELS
-        if entry.name not in ('hmc3_bordered', 'hmc2_low_rank', 'mala_real_nvp')
+        if entry.name not in ('hmc3_bordered', 'hmc2_by_part', 'mala_real_nvp')
     ],
     ids=lambda entry: entry.name,
 )

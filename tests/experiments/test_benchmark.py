@@ -207,6 +207,7 @@ def test_one_slow_call_does_not_shorten_what_is_timed(monkeypatch):
     np.testing.assert_allclose(times['loop'], 1e-3)
 
 
+@pytest.mark.slow
 def test_compilation(tmp_path, small_data, in_this_process):
     settings = ['kernels=L=1 refreshed 0.6', 'num_chains=2', 'num_steps=4', 'processes=1']
     results, page = _benchmark(tmp_path, 'compilation', *settings)
@@ -368,6 +369,7 @@ _TINY_PEERS = (
 )
 
 
+@pytest.mark.slow
 def test_peers(tmp_path, small_data):
     chosen = 'samplers=L=2,TFP NUTS (unit metric)'
     results, page = _benchmark(tmp_path, 'peers', *_TINY_PEERS, chosen)

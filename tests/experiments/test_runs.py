@@ -61,6 +61,7 @@ def test_stochastic_volatility(tmp_path, capsys):
     assert 'Posterior' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_stochastic_volatility_without_rivals(tmp_path, monkeypatch):
     """And with a diagonal for the band, which takes most of the time to trace."""
     diagonal = tfpa.preconditioners.diagonal()
@@ -112,6 +113,7 @@ def test_banana(tmp_path):
         assert run['seconds'] > 0
 
 
+@pytest.mark.slow
 def test_banana_compiled(tmp_path):
     few = ['nuts=false', 'seeds=1', 'flow_lengths=', 'linear_lengths=1', 'hmc_lengths=']
     _, record = _run(tmp_path, 'banana', *_SHORT_BANANA, *few)
@@ -121,6 +123,7 @@ def test_banana_compiled(tmp_path):
 _SHORT_COX = [*_SHORT, 'only=8-code', 'seeds=1,2']
 
 
+@pytest.mark.slow
 def test_cox_process(tmp_path):
     few = ['samplers=adaptive,riemannian', 'num_leapfrog_steps=2', 'learning_rate=0.01']
     _, record = _run(tmp_path, 'cox_process', *_SHORT_COX, *few)
@@ -191,6 +194,7 @@ def test_defaults(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_core_step(tmp_path, monkeypatch):
     monkeypatch.setattr(
         core_step.fresh_process, 'run', lambda module, case, name: core_step.measure(**case)
@@ -534,6 +538,7 @@ def test_pmmh_volatility_refuses(tmp_path, capsys, setting):
     assert setting.split('=')[0] in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_gradient_adaptive(tmp_path):
     """The exact method only as published, adaptive Metropolis in either setting."""
     short = ['num_warmup_steps=8', 'num_results=8', 'default_warmup_steps=6', 'default_results=4']
@@ -562,6 +567,7 @@ def test_gradient_adaptive_refuses_an_unknown_method(tmp_path, capsys):
     assert 'methods=slow names no method; there are fast, exact' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_objectives(tmp_path):
     short = ['num_leapfrog_steps=1,2', 'only=process-51', 'seeds=1,2', 'learning_rate=0.01']
     short += ['energy_gradients=fast', 'objectives=jump_distance,l2hmc']
@@ -589,6 +595,7 @@ def test_defaults_cover_at_least_eight_targets():
     assert len(config.load('defaults').targets) >= 8
 
 
+@pytest.mark.slow
 def test_limits(tmp_path):
     labels = ['two modes']
     folder, record = _run(tmp_path, 'limits', *_SHORT, 'seeds=1,2', f'only={",".join(labels)}')
@@ -601,6 +608,7 @@ def test_limits(tmp_path):
     assert (folder / 'limits.png').stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_gradient_free_proposals(tmp_path):
     folder, record = _run(tmp_path, 'gradient_free_proposals', 'num_warmup_steps=200')
     assert (folder / 'proposals.png').stat().st_size > 10_000
@@ -623,7 +631,7 @@ _SHORT_CYCLES = [
     ('name', 'num_samplers', 'more'),
     [
         pytest.param('ckam_bimodal', 10, [], marks=pytest.mark.slow),
-        ('ckam_five_modes', 1, ['samplers=cKAM as published']),
+        pytest.param('ckam_five_modes', 1, ['samplers=cKAM as published'], marks=pytest.mark.slow),
         ('ckam_hypercube', 1, ['samplers=cKAM finite', 'num_dims=5']),
     ],
 )

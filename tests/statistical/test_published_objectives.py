@@ -29,7 +29,7 @@ FACTOR = 10
 """What counts as mixing badly; the paper's Table 1 has factors of hundreds to thousands."""
 
 WAYS = [(1, 'exact'), (5, 'fast')]
-rivals = pytest.mark.parametrize('rival', [JUMP, L2HMC])
+rivals = pytest.mark.parametrize('rival', [JUMP, pytest.param(L2HMC, marks=pytest.mark.slow)])
 ways_to_learn = pytest.mark.parametrize(
     ('num_leapfrog_steps', 'energy_gradient'),
     [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.slow)],

@@ -67,16 +67,12 @@ def _hmc(num_leapfrog_steps, **axes):
     return lambda fn, n, **more: tfpa.EntropyAdaptiveHMC(fn, num_leapfrog_steps, n, **axes, **more)
 
 
-def _gradient_mala(score):
-    return lambda fn, n, **more: tfpa.GradientAdaptiveMALA(fn, n, score, **more)
+def _gradient_mala(score, **axes):
+    return lambda fn, n, **more: tfpa.GradientAdaptiveMALA(fn, n, score, **axes, **more)
 
 
 def _windowed(num_leapfrog_steps, **axes):
     return lambda fn, n, **more: tfpa.WindowedHMC(fn, num_leapfrog_steps, n, **axes, **more)
-
-
-def _moments(**axes):
-    return lambda fn, n, **more: tfpa.AdaptiveMetropolis(fn, n, **axes, **more)
 
 
 def _embedding(subsample_size):
@@ -130,23 +126,22 @@ def _two_blocks(event):
 def _by_part(event):
     """The parts of `targets.two_parts` out of order, or the only part there is."""
     names = event.names
-    families = {names[0]: tfpa.preconditioners.cholesky()}
+    families = {names[0]: tfpa.preconditioners.low_rank(2)}
     if len(names) == 2:
         families = {
-            names[1]: tfpa.preconditioners.cholesky(),
+            names[1]: tfpa.preconditioners.low_rank(2),
             names[0]: tfpa.preconditioners.banded(bandwidth=1, border_size=1),
         }
     return tfpa.preconditioners.by_part(families).resolve(event)
 
 
 _P = tfpa.preconditioners
-_EUCLIDEAN = _P.cholesky(coordinates='euclidean')
 
 _BLOCKS, _BY_PART = EventPreconditioner(_two_blocks), EventPreconditioner(_by_part)
 
 _DENSE = tfpa.tuning.covariance()
 
-_EXACT = {'energy_gradient': 'exact', 'preconditioner': _P.diagonal()}
+_EXACT = {'energy_gradient': 'exact', 'preconditioner': _P.cholesky(coordinates='euclidean')}
 
 _L2HMC = {'objective': tfpa.objectives.l2hmc(), 'preconditioner': _BLOCKS}
 
@@ -164,23 +159,20 @@ KERNELS = (
         'hmc3_bordered', _hmc(3, preconditioner=_P.banded(1, 2)), _THREE, _roulette, max_copies=2
     ),
     Entry('hmc2_by_part', _hmc(2, preconditioner=_BY_PART), _TWO, _roulette, max_copies=2),
-    Entry('hmc2_low_rank', _hmc(2, preconditioner=_P.low_rank(2)), _TWO, _roulette, max_copies=2),
     Entry('mala_real_nvp', _hmc(1, preconditioner=_P.real_nvp([8])), _ONE, _NONE),
-    Entry('hmc2_exact_diagonal', _hmc(2, **_EXACT), _TWO, _roulette, 1, max_copies=2),
     Entry('hmc2_l2hmc_blocks', _hmc(2, **_L2HMC), _TWO, _NONE, max_copies=2),
     Entry('hmc2_momentum', _hmc(2, momentum_refreshment=0.3), _TWO, _roulette, max_copies=2),
     Entry(
-        *('hmc_random_length_euclidean', _hmc([1, 3], preconditioner=_EUCLIDEAN)),
-        *(_drawn, _roulette),
-        max_copies=2,
+        'hmc_random_length_euclidean', _hmc([1, 3], **_EXACT), _drawn, _roulette, 1, max_copies=2
     ),
     Entry('gradient_mala_fast', _gradient_mala('fast'), _ONE, _NONE),
-    Entry('gradient_mala_exact', _gradient_mala('exact'), _ONE, _NONE, 1),
+    Entry(
+        *('gradient_mala_exact', _gradient_mala('exact', preconditioner=_P.diagonal())),
+        *(_ONE, _NONE, 1),
+    ),
     Entry('random_walk', tfpa.GradientAdaptiveRandomWalk, _ONE, _NONE, uses_score=False),
-    Entry('windowed_hmc3_diagonal', _windowed(3), _exactly(3), _NONE, max_copies=2),
-    Entry('windowed_hmc2_dense', _windowed(2, metric=_DENSE), _TWO, _NONE, max_copies=2),
-    Entry('adaptive_metropolis', _moments(), *_WITHOUT_GRADIENT),
-    Entry('rao_blackwell', _moments(rao_blackwell=True), *_WITHOUT_GRADIENT),
+    Entry('windowed_hmc3_dense', _windowed(3, metric=_DENSE), _THREE, _NONE, max_copies=2),
+    Entry('adaptive_metropolis', tfpa.AdaptiveMetropolis, *_WITHOUT_GRADIENT),
     Entry('kernel_adaptive', _embedding(5), *_WITHOUT_GRADIENT, **_EMBEDS),
     Entry('cyclical', _cyclical('finite'), *_WITHOUT_GRADIENT, **_EMBEDS),
     Entry(
@@ -230,7 +222,7 @@ every_kernel = parametrize(KERNELS)
 every_kernel_on_any_chains = parametrize(ON_ANY_CHAINS)
 
 ONE_OF_EACH_CLASS = (
-    *('hmc2', 'gradient_mala_fast', 'random_walk', 'windowed_hmc2_dense', 'adaptive_metropolis'),
+    *('hmc2', 'gradient_mala_fast', 'random_walk', 'windowed_hmc3_dense', 'adaptive_metropolis'),
     *('kernel_adaptive', 'cyclical', 'pseudo_marginal'),
 )
 
@@ -240,11 +232,11 @@ one_kernel_of_each_class = parametrize(
 """For what a class does with its arguments, whichever they are."""
 
 
-def in_depth(*more: Entry, where: Callable = lambda entry: True):
-    """For tests that take long to compile: all among the slow tests, else representatives."""
+def in_depth(*more: Entry, where: Callable = lambda entry: True, representatives=REPRESENTATIVES):
+    """For tests that take long: all among the slow tests, else representatives."""
     return parametrize(
         [
-            pytest.param(entry, marks=[] if entry.name in REPRESENTATIVES else pytest.mark.slow)
+            pytest.param(entry, marks=[] if entry.name in representatives else pytest.mark.slow)
             for entry in (*KERNELS, *more)
             if where(entry)
         ]

@@ -73,6 +73,8 @@ def test_a_long_stay(rng):
         (64, 100.0, 400.0, 256),  # the most, not eight times as many
         (256, 2.0, 100.0, 256),
         (64, 51.0, 100.0, 64),  # more steps did not help
+        (64, 10.0, 10.0, 256),  # but chains that meet take more
+        (64, 10.1, 20.0, 64),
         (8, 1.0, 4.0, 8),
     ],
 )

@@ -1,6 +1,7 @@
 """`sample`: from a target to draws and diagnostics in one call."""
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tfp_adaptive.sampling.running.until import Until, check_until
 from tfp_adaptive.sampling.storage.checkpoint import open_store
 from tfp_adaptive.sampling.targets.models import make_model
 from tfp_adaptive.sampling.targets.starts import find_start
+from tfp_adaptive.sampling.user_code import XLARefusalError
 
 # one call, as every operation before the first draw is waited for
 _split = Compiled(lambda seed: random.split(seed, 4))
@@ -101,8 +103,9 @@ def sample(
         make runs reproducible. Default `None`: another run every time, or that of the checkpoint.
       progress: whether to show progress: a bar in terminals and notebooks, else a line at most
         every ten seconds.
-      jit_compile: whether to compile with XLA. Left out, with a warning, for a target with which
-        XLA on a CPU would not come to an end, such as steps of an ODE written one after another.
+      jit_compile: whether to compile with XLA. Left out, with a warning, for a target that XLA
+        cannot compile, such as a state space model of TFP, or with which it would not come to an
+        end on a CPU, such as steps of an ODE written one after another.
 
     Returns:
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.
@@ -155,7 +158,12 @@ def sample(
             sampling_seed=sampling_seed,
             begin=begin,
         )
-        finished = run_phases(start, setup, store, orders)
+        try:
+            finished = run_phases(start, setup, store, orders)
+        except XLARefusalError as refusal:
+            warnings.warn(str(refusal), stacklevel=3)
+            setup = find_setup(start, settings, kept, is_refused=True)
+            finished = run_phases(start, setup, store, orders)
         run = make_run(start.model, setup, finished)
     emit(run.warnings, stacklevel=3)
     return run

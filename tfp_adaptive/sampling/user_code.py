@@ -27,6 +27,10 @@ _CHATTER = (
 _PREAMBLE = re.compile(r'Graph execution error:|Detected at node|<stack traces|  File |\s*$')
 
 
+class XLARefusalError(ValueError):
+    """XLA cannot compile a program."""
+
+
 def is_ours(error: Exception) -> bool:
     """Whether an error already names an argument of `sample`."""
     return bool(_OURS.match(str(error)))
@@ -85,6 +89,27 @@ def _sentence(argument, parts, error, shapes, remedy):
 
 
 @contextlib.contextmanager
+def renamed() -> Iterator[None]:
+    """Complaints of a kernel with the names that its arguments have in `sample`."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if message.startswith('Encountered `None` gradient.'):
+            message = (
+                '`target` does not depend on all parts of the state through differentiable '
+                'TensorFlow operations: compute it from them without NumPy, tf.py_function or '
+                'tf.stop_gradient, or pass a `kernel` without gradients, such as '
+                'tfp_adaptive.AdaptiveMetropolis.'
+            )
+        message = message.replace('`target_log_prob_fn`', '`target`')
+        message = message.replace('`current_state`', '`initial_state`')
+        if message == str(error):
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(message) from error
+
+
+@contextlib.contextmanager
 def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
     """Says what to do if a program fails, or if XLA cannot compile it.
 
@@ -93,6 +118,7 @@ def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
       is_compiling: whether XLA compiles the program here.
 
     Raises:
+      XLARefusalError: if XLA cannot compile the program.
       TypeError: for a `TypeError`.
       ValueError: for any other error but those of memory.
     """
@@ -104,8 +130,8 @@ def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
         refusals = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
         if not (is_compiling and isinstance(cause, refusals)):
             raise
-        raise ValueError(
-            'XLA cannot compile `target` or `kernel`: pass jit_compile=False, or write an '
-            'AutoBatched model with the class of the same name without it, which XLA compiles more '
-            f'often. TensorFlow says: {reason(cause)}'
+        raise XLARefusalError(
+            'XLA cannot compile `target` or `kernel`; `sample` goes on without it: pass '
+            'jit_compile=False to do so at once, or write an AutoBatched model with the class of '
+            f'the same name without it, which XLA compiles more often. It says: {reason(cause)}'
         ) from cause

@@ -3,7 +3,6 @@
 They are kept with the target for the next run like this one.
 """
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -92,13 +91,15 @@ class Setup:
         return _freeze(self.kernel, warmup, is_delayed)
 
 
-def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
+def find_setup(start: Start, settings: Settings, kept: Kept, *, is_refused: bool = False) -> Setup:
     """The setup of an earlier run like this one, whatever its length of the warm-up, or a new one.
 
     Args:
       start: of the chains.
       settings: of the run.
       kept: with the target.
+      is_refused: whether XLA cannot compile the programs of the setup that was found before; those
+        of this one, and of all to come, are not compiled.
 
     Raises:
       TypeError: if `kernel` makes no kernel or cannot run on this target and state.
@@ -132,7 +133,9 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
     key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
     found = kept.get(key)
     descriptions = {path: leaf.text for path, leaf in leaves.items()}
-    if found is None:
+    if is_refused:
+        settings = dataclasses.replace(settings, jit_compile=False)
+    if found is None or is_refused:
         return kept.put(key, _make_setup(kernel, descriptions, start, settings))
     return dataclasses.replace(
         found,
@@ -164,7 +167,7 @@ def _make_setup(kernel, descriptions, start, settings):
         settings = dataclasses.replace(settings, jit_compile=False)
     can_freeze = hasattr(kernel, 'frozen')
     bootstrap = Compiled(kernel.bootstrap_results)
-    with user_code.explained('kernel', tf.nest.flatten(start.state)), _in_terms_of_sample():
+    with user_code.explained('kernel', tf.nest.flatten(start.state)), user_code.renamed():
         first = Position(start.state, bootstrap(start.state))
 
     def begin(state, num_moved_starts):
@@ -275,24 +278,3 @@ def _sampling_trace_fn(model: Model, trace_fn: Callable | None) -> Callable:
         return DrawRows(parts, own, statistics, users)
 
     return trace
-
-
-@contextlib.contextmanager
-def _in_terms_of_sample():
-    """Complaints of a kernel with the names that its arguments have in `sample`."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        message = str(error)
-        if message.startswith('Encountered `None` gradient.'):
-            message = (
-                '`target` does not depend on all parts of the state through differentiable '
-                'TensorFlow operations: compute it from them without NumPy, tf.py_function or '
-                'tf.stop_gradient, or pass a `kernel` without gradients, such as '
-                'tfp_adaptive.AdaptiveMetropolis.'
-            )
-        message = message.replace('`target_log_prob_fn`', '`target`')
-        message = message.replace('`current_state`', '`initial_state`')
-        if message == str(error):
-            raise
-        raise (TypeError if isinstance(error, TypeError) else ValueError)(message) from error

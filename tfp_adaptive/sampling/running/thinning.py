@@ -19,6 +19,9 @@ _RESERVE = 1.5
 """Effective sizes of chains that mix slowly are uncertain, and rather too large."""
 APART = 5.0
 """An R-hat of chains in places of their own. In a horseshoe it begins at up to 5 and comes down."""
+_NEAR = 10.0
+"""Missing at most, of chains that meet: an R-hat below 1.1 and 40 effective draws. These go on,
+however little the steps before have helped: the first draws of a long tail hardly know it."""
 _STUCK = 50
 """Draws in a row. With moves of the learned acceptance, 0.67, it is a chance of 1e-24; 17 is the
 longest stay on regressions, and 230 to 2,000 that in funnels."""
@@ -75,10 +78,11 @@ def steps_per_draw(
       most: steps of a draw.
 
     Returns:
-      `num_steps` if nothing is missing, or no less than half of what was missing before, as where
-      chains sit in different modes; else more, a power of two, at most eight times as many.
+      `num_steps` if nothing is missing, or much, and no less than half of what was missing before,
+      as where chains sit in different modes; else more, a power of two, at most eight times as
+      many.
     """
-    if missing <= 1 or missing > before / 2:
+    if missing <= 1 or missing > max(before / 2, _NEAR):
         return num_steps
     ratio = min(2 ** math.ceil(math.log2(max(_RESERVE * missing, 2.0))), _MAX_RATIO)
     return max(min(num_steps * ratio, most), num_steps)
