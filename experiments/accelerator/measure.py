@@ -28,7 +28,7 @@ def main() -> None:
     """Measures what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('folder', type=pathlib.Path)
-    parser.add_argument('--peers', action='store_true', help='BlackJAX on German credit as well')
+    parser.add_argument('--peers', action='store_true', help='ChEES-HMC of BlackJAX as well')
     options = parser.parse_args()
     platform = 'CPU' if jax.default_backend() == 'cpu' else 'GPU'
     path = options.folder / f'measured-{platform}.json'
@@ -49,14 +49,12 @@ def main() -> None:
         program = entry['steps']['file']
         if entry['platform'] == platform and program not in done:
             keep(program, entry['target'], measure(entry, options.folder, settings))
-    for num_chains in settings['peer_chains'] if options.peers else ():
-        program = f'ChEES-HMC, {num_chains} chains'
-        if program not in done:
+    for entry in manifest['peers'] if options.peers else ():
+        if entry['program'] not in done:
             seed = settings['seed'] + (platform == 'CPU')
-            measured = chees(options.folder, num_chains, seed, settings)
-            keep(program, 'German credit', measured)
-            if measured['run_seconds'] > settings['most_seconds']:
-                break
+            measured = chees(entry, options.folder, seed, settings)
+            if measured is not None:
+                keep(entry['program'], entry['target'], measured)
 
 
 def measure(entry: dict, folder: pathlib.Path, settings: dict) -> dict:
@@ -110,13 +108,7 @@ def compiled(folder: pathlib.Path, program: dict):
 
 
 def seconds_each(call, seconds: float, most: int = 10**6) -> float:
-    """Seconds of one turn of a loop, from calls of two lengths, so that what both pay cancels.
-
-    Args:
-      call: function of the number of turns.
-      seconds: wanted for the longer calls.
-      most: turns.
-    """
+    """Seconds of a turn, from calls of few and many turns, so that what both pay cancels."""
     call(1)
     count = 4
     while True:
@@ -168,20 +160,56 @@ def judge(middle, moments) -> dict:
     }
 
 
-def chees(folder: pathlib.Path, num_chains: int, seed: int, settings: dict) -> dict:
-    """ChEES-HMC of BlackJAX on German credit, as in the benchmark's table of peers."""
-    import blackjax
-    import optax
+def density(options: dict, folder: pathlib.Path) -> tuple:
+    """(log-density of q [d], d) of a target of ours, with its options there, written in JAX."""
+    if options['name'] == 'logistic_regression':
+        data = np.load(folder / 'peers.npz')
+        signed = (2 * data['labels'] - 1)[:, np.newaxis] * data['design']
+        return _logistic(jnp.asarray(signed, jnp.float32).T), signed.shape[1]
+    num_dims = options['num_dims']
+    if options['name'] == 'simulated_regression':
+        first, second = jax.random.split(jax.random.key(1))
+        covariates = jax.random.normal(first, [num_dims, options['num_rows']])
+        probability = jax.nn.sigmoid(covariates.sum(axis=0) / 2)
+        is_one = jax.random.uniform(second, probability.shape) < probability
+        return _logistic(jnp.where(is_one, covariates, -covariates)), num_dims
+    if options['name'] == 'autoregression':
+        phi = options['phi']
 
-    data = np.load(folder / 'german.npz')
-    signed = jnp.asarray((2 * data['labels'] - 1)[:, np.newaxis] * data['design'], jnp.float32).T
-    num_dims = len(signed)
+        def path(q):
+            innovation = (q[1:] - phi * q[:-1]) / (1 - phi**2) ** 0.5
+            return -(q[0] ** 2 + jnp.sum(innovation**2)) / 2
+
+        return path, num_dims
+    whitening = jnp.asarray(np.load(folder / 'peers.npz')['whitening'], jnp.float32)
+    return lambda q: -jnp.sum((whitening @ q) ** 2) / 2, num_dims
+
+
+def _logistic(signed):
+    """Of weights q with a standard normal prior; signed covariates [d, n]."""
 
     def log_prob(q):
         logits = q @ signed
         size = jnp.abs(logits)
         return jnp.sum((logits - size) / 2 - jnp.log(1 + jnp.exp(-size))) - q @ q / 2
 
+    return log_prob
+
+
+def chees(entry: dict, folder: pathlib.Path, seed: int, settings: dict) -> dict | None:
+    """ChEES-HMC as in the table of peers; `None` if one gradient a step would take too long."""
+    import blackjax
+    import optax
+
+    num_chains = entry['num_chains']
+    log_prob, num_dims = density(entry['density'], folder)
+    gradient = jax.jit(jax.vmap(jax.value_and_grad(log_prob)))
+    jax.block_until_ready(gradient(jnp.zeros([num_chains, num_dims])))
+    begin = time.perf_counter()
+    jax.block_until_ready(gradient(jnp.ones([num_chains, num_dims])))
+    num_steps = settings['num_warmup_steps'] + settings['num_results']
+    if num_steps * (time.perf_counter() - begin) > settings['most_seconds']:
+        return None
     warmup = blackjax.chees_adaptation(
         log_prob, num_chains, target_acceptance_rate=0.75, mass_matrix_estimation='diagonal'
     )

@@ -18,6 +18,7 @@ from experiments import targets
 from experiments.benchmark.kernels import PRECONDITIONERS
 from experiments.benchmark.scaling_process import autoregression
 from experiments.config import Config
+from experiments.targets.gaussian import whiten
 from experiments.targets.logistic_regression import design_matrix, of_signed_design
 from tfp_adaptive.internal import devices
 from tfp_adaptive.sampling.programs.kernel_choice import default_kernel
@@ -25,9 +26,10 @@ from tfp_adaptive.sampling.programs.kernel_choice import default_kernel
 PLATFORMS = ('CPU', 'GPU')
 
 _MANIFEST = 'programs.json'
-_PEER_DATA = 'german.npz'
+_PEER_DATA = 'peers.npz'
 _INITIAL_SCALE = 0.1
 _PHI = 0.7
+_CONDITION_NUMBER = 100.0
 
 
 class Case(NamedTuple):
@@ -139,7 +141,9 @@ def steps(case: Case, num_chains: int, num_adaptation_steps: int) -> Callable:
     return run
 
 
-def export(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
+def export(
+    config: Config, folder: pathlib.Path
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Writes all programs, and what `measure.py` has to know of them.
 
     A file is named after what is in it, so that a program which has not changed keeps its name.
@@ -149,24 +153,51 @@ def export(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
       folder: made if missing.
 
     Returns:
-      What each program is of, and its files.
+      What each program is of, with its files; and each run of another sampler.
     """
     settings = config.settings
     folder.mkdir(parents=True, exist_ok=True)
-    entries = []
+    entries, peers = [], []
     for label, options in config.chosen_targets():
         chains = options.pop('num_chains')
+        peers += _peers(label, options)
         case = make_case(**options)
         entries += [
             {'target': label, **_export(case, num_chains, platform, settings, folder)}
             for num_chains in chains
             for platform in PLATFORMS
         ]
-    covariates, labels = data_sets.load('german')
-    np.savez(folder / _PEER_DATA, design=design_matrix(covariates), labels=labels)
-    manifest = {'settings': settings, 'programs': entries}
+    manifest = {'settings': settings, 'programs': entries, 'peers': peers}
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-    return entries
+    _write_peer_data(peers, folder)
+    return entries, peers
+
+
+def _peers(label, options) -> list[dict[str, Any]]:
+    """What `measure.py` has to know of each run of ChEES-HMC on a target."""
+    chains = options.pop('peer_chains', [])
+    density = {**options, 'phi': _PHI}
+    return [
+        {
+            'program': f'ChEES-HMC, {label}, {num_chains} chains',
+            'target': label,
+            'num_chains': num_chains,
+            'density': density,
+        }
+        for num_chains in chains
+    ]
+
+
+def _write_peer_data(peers, folder) -> None:
+    """Arrays that the densities of the peers need."""
+    found: dict[str, Any] = {}
+    for density in (peer['density'] for peer in peers):
+        if density['name'] == 'logistic_regression':
+            covariates, labels = data_sets.load(density['data'])
+            found |= {'design': design_matrix(covariates), 'labels': labels}
+        elif density['name'] == 'gaussian':
+            found['whitening'], _ = whiten(density['kind'], density['num_dims'], _CONDITION_NUMBER)
+    np.savez(folder / _PEER_DATA, **found)
 
 
 def _export(case, num_chains, platform, settings, folder) -> dict[str, Any]:

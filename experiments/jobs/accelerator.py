@@ -30,7 +30,7 @@ def accelerator_steps(config: Config, folder: pathlib.Path, progress: bool) -> O
     for package in ('jax', 'blackjax', 'optax'):
         optional.load(package, 'peers')
     own = folder / 'programs'
-    entries = programs.export(config, own)
+    entries, peers = programs.export(config, own)
     command = [sys.executable, str(_SCRIPT), str(own), '--peers']
     output = None if progress else subprocess.DEVNULL
     done = subprocess.run(command, check=False, stdout=output, stderr=subprocess.PIPE, text=True)
@@ -43,7 +43,7 @@ def accelerator_steps(config: Config, folder: pathlib.Path, progress: bool) -> O
         for platform in programs.PLATFORMS
         for row in found[platform]['rows']
     ]
-    return Outcome([_table(entries, found, config.settings)], runs)
+    return Outcome([_table(entries, peers, found, config.settings)], runs)
 
 
 def _measured(folder, platform) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def _measured(folder, platform) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _table(entries, found, settings) -> Table:
+def _table(entries, peers, found, settings) -> Table:
     wanted = [
         ('ours', entry['target'], entry['num_chains'], entry['platform'], entry['steps']['file'])
         for entry in entries
     ]
     wanted += [
-        ('ChEES-HMC', 'German credit', num_chains, platform, f'ChEES-HMC, {num_chains} chains')
-        for num_chains in settings['peer_chains']
+        ('ChEES-HMC', peer['target'], peer['num_chains'], platform, peer['program'])
+        for peer in peers
         for platform in programs.PLATFORMS
     ]
     rows: list[list[Any]] = []
