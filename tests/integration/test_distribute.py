@@ -50,7 +50,7 @@ def _replicas(outcomes, name):
 
 @pytest.mark.parametrize(
     ('names', 'num_workers'),
-    [(MIRRORED, None), (MULTI_WORKER, 2)],
+    [(MIRRORED, None), pytest.param(MULTI_WORKER, 2, marks=pytest.mark.slow)],
     ids=['mirrored', 'multi_worker'],
 )
 def test_replicas_learn_one_proposal(names, num_workers, seed):
