@@ -163,9 +163,11 @@ def test_arguments_are_those_of_the_signature(name):
 
 @of_each(OBJECTS)
 def test_raises_names_exceptions(name):
-    found = sections(OBJECTS[name].__doc__ or '')
+    value = OBJECTS[name]
+    found = sections(value.__doc__ or '')
+    known = {**vars(builtins), **getattr(inspect.unwrap(value), '__globals__', {})}
     for exception in described_arguments(found.get('Raises', '')):
-        error = getattr(builtins, exception, None)
+        error = known.get(exception)
         assert inspect.isclass(error), f'{name}: {exception} is no exception'
         assert issubclass(error, Exception), f'{name}: {exception} is no exception'
 
