@@ -71,6 +71,7 @@ def test_stochastic_volatility_without_rivals(tmp_path, monkeypatch):
     assert [run['sampler'] for run in record['runs']] == ['bordered band']
 
 
+@pytest.mark.slow
 def test_gaussian_with_nuts(tmp_path):
     one = ['kind=iid', 'num_dims=3', 'nuts=true', 'num_leapfrog_steps=1']
     _, record = _run(tmp_path, 'gaussian', *_SHORT, *one)

@@ -105,6 +105,7 @@ def test_killed_runs_end_with_the_same_draws(tmp_path):
     assert kills['calls'] >= 5, output
 
 
+@pytest.mark.slow
 def test_a_run_of_a_process_that_was_killed_goes_on_in_another(tmp_path, small_chunks):
     (output,) = run_python(['-m', killed_runs.__name__, tmp_path])
     assert output.splitlines()[-1] == 'killed True'

@@ -18,10 +18,12 @@ from experiments import data, published, targets
 from experiments.programs import run, sampling_program, warm_up_program
 from tests.support.statistics import FALSE_ALARM, largest_z, moment_z_scores
 
+pytestmark = pytest.mark.slow
+
 NUM_STEPS = 20_000
 NUM_RUNS = {'german': 4, 'neal': 2}
-DEFAULT = [('german', 'exact')]
-SLOW = [
+RUNS = [
+    ('german', 'exact'),
     *(('neal', 'fast'), ('neal', 'exact'), ('neal', 'random_walk')),
     *(('german', 'fast'), ('german', 'random_walk'), ('ripley', 'random_walk')),
     *(('australian', 'fast'), ('australian', 'exact')),
@@ -69,19 +71,9 @@ def _found(name, method, seed):
     return published.collect([published.measure(run) for run in _runs(name, method, seed)])
 
 
-def _check(name, method, seed):
-    assert _p_value(_found(name, method, seed), published.reference(name, method)) > FALSE_ALARM
-
-
-@pytest.mark.parametrize(('name', 'method'), DEFAULT)
+@pytest.mark.parametrize(('name', 'method'), RUNS)
 def test_as_the_authors_code(name, method, seed):
-    _check(name, method, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(('name', 'method'), SLOW)
-def test_as_the_authors_code_on_more_targets(name, method, seed):
-    _check(name, method, seed)
+    assert _p_value(_found(name, method, seed), published.reference(name, method)) > FALSE_ALARM
 
 
 def test_the_exact_gradient_is_not_taken_for_the_fast_one(seed):
@@ -90,7 +82,6 @@ def test_the_exact_gradient_is_not_taken_for_the_fast_one(seed):
     assert _p_value(found, published.reference('german', 'fast')) < FALSE_ALARM
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('name', ['german', 'heart', 'pima', 'ripley'])
 def test_posterior_moments(name, seed):
     """Draws of the published setting against the pooled moments of the authors' runs."""

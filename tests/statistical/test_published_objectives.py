@@ -16,6 +16,8 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments import effective_size
 
+pytestmark = pytest.mark.slow
+
 NUM_DIMS, NUM_CHAINS, NUM_RUNS = 100, 10, 8
 NUM_WARMUP_STEPS, NUM_RESULTS = 2000, 1000
 ILL_CONDITIONED, WELL_CONDITIONED = np.geomspace(1, 1e3, NUM_DIMS), np.ones(NUM_DIMS)
@@ -29,11 +31,8 @@ FACTOR = 10
 """What counts as mixing badly; the paper's Table 1 has factors of hundreds to thousands."""
 
 WAYS = [(1, 'exact'), (5, 'fast')]
-rivals = pytest.mark.parametrize('rival', [JUMP, pytest.param(L2HMC, marks=pytest.mark.slow)])
-ways_to_learn = pytest.mark.parametrize(
-    ('num_leapfrog_steps', 'energy_gradient'),
-    [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.slow)],
-)
+rivals = pytest.mark.parametrize('rival', [JUMP, L2HMC])
+ways_to_learn = pytest.mark.parametrize(('num_leapfrog_steps', 'energy_gradient'), WAYS)
 
 
 @functools.cache

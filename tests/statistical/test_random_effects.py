@@ -60,13 +60,8 @@ def sample(proposal, num_particles=20, num_results=3000, **settings):
     )
 
 
-@pytest.mark.parametrize(
-    'name',
-    [
-        pytest.param(name, marks=[] if name == 'langevin' else pytest.mark.slow)
-        for name in PROPOSALS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', PROPOSALS)
 @pytest.mark.filterwarnings('ignore::tfp_adaptive.sampling.SamplingWarning')
 def test_the_posterior_is_that_of_quadrature(name):
     run = sample(PROPOSALS[name])

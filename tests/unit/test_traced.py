@@ -94,22 +94,29 @@ def scanned(x):
     return normal(x) - tf.square(states[-1])
 
 
-@pytest.mark.parametrize('log_prob', [scanned, runge_kutta(3, in_loop=True)])
-def test_loops_are_compiled_and_differentiated(log_prob):
-    """With a leapfrog step more there are Hessian-vector products, too."""
-    for num_leapfrog_steps in (1, 2):
-        kernel = functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=num_leapfrog_steps)
-        run = tfpa.sample(
-            log_prob,
-            20,
-            100,
-            initial_state=STATE,
-            kernel=kernel,
-            num_steps_between_results=0,
-            seed=1,
-            progress=False,
-        )
-        assert np.isfinite(run.statistics.log_prob).all()
+@pytest.mark.parametrize(
+    ('log_prob', 'num_leapfrog_steps'),
+    [
+        pytest.param(scanned, 2, id='scan'),
+        pytest.param(scanned, 1, id='scan-mala', marks=pytest.mark.slow),
+        pytest.param(runge_kutta(3, in_loop=True), 1, id='while-mala', marks=pytest.mark.slow),
+        pytest.param(runge_kutta(3, in_loop=True), 2, id='while', marks=pytest.mark.slow),
+    ],
+)
+def test_loops_are_compiled_and_differentiated(log_prob, num_leapfrog_steps):
+    """With two leapfrog steps there are Hessian-vector products, too."""
+    kernel = functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=num_leapfrog_steps)
+    run = tfpa.sample(
+        log_prob,
+        20,
+        100,
+        initial_state=STATE,
+        kernel=kernel,
+        num_steps_between_results=0,
+        seed=1,
+        progress=False,
+    )
+    assert np.isfinite(run.statistics.log_prob).all()
 
 
 def test_outside_of_programs_it_is_called_as_it_is():
