@@ -103,8 +103,12 @@ def scanned(x):
         pytest.param(runge_kutta(3, in_loop=True), 2, id='while', marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.filterwarnings('error:XLA cannot compile')
 def test_loops_are_compiled_and_differentiated(log_prob, num_leapfrog_steps):
-    """With two leapfrog steps there are Hessian-vector products, too."""
+    """With two leapfrog steps there are Hessian-vector products, too.
+
+    `sample` would go on without XLA, with a warning.
+    """
     kernel = functools.partial(tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=num_leapfrog_steps)
     run = tfpa.sample(
         log_prob,
