@@ -1,4 +1,4 @@
-"""The defaults table: many targets, several seeds, no argument tuned."""
+"""The defaults tables: many targets, several seeds, no argument tuned; and other kernels beside."""
 
 import pathlib
 
@@ -12,55 +12,88 @@ from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS, defaul
 
 
 def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
-    """Minimum ESS per gradient of every target and seed, with the other kernel beside it."""
+    """Minimum ESS per gradient of every target and seed, with other kernels beside it."""
     del folder
     seeds = config.settings['seeds']
-    rows, runs = [], []
+    kernels = list(
+        zip(
+            config.settings['num_leapfrog_steps'],
+            config.settings['momentum_refreshments'],
+            strict=True,
+        )
+    )
+    rows, others, runs = [], [], []
     for label, arguments in config.chosen_targets():
         target = targets.make(**arguments)
-        is_short = target.event_size < MANY_DIMENSIONS
-        lengths = (1, 2) if is_short else (2, 1)
-        kept = default_kernel(target.event_size).keywords['momentum_refreshment']
-        default, other = [], []
-        for seed in seeds:
-            settings = {**config.settings, 'seed': seed, 'num_leapfrog_steps': lengths[1]}
-            default.append(samplers.run_default(target, settings, progress)[1])
-            other.append(
-                samplers.run_adaptive(
-                    'other', target, settings, progress, momentum_refreshment=kept
-                )[1]
-            )
-        for performances in (default, other):
-            runs += [
-                as_run(p, target=label, seed=s) for p, s in zip(performances, seeds, strict=True)
+        keywords = default_kernel(target.event_size).keywords
+        chosen = keywords['num_leapfrog_steps'], keywords['momentum_refreshment']
+        found = {}
+        for kernel in dict.fromkeys([chosen, *kernels]):
+            found[kernel] = [
+                _run(target, config.settings, seed, progress, None if kernel == chosen else kernel)
+                for seed in seeds
             ]
-        rows.append(
-            [label, target.event_size, *_row(lengths[0], default), *_row(lengths[1], other)]
-        )
-    figures = ['L', *(f'seed {seed}' for seed in seeds)]
-    figures += ['median', 'max R-hat', 'acceptance', 'warm-up gradients']
-    table = Table(
+            runs += [
+                as_run(p, target=label, seed=s) for p, s in zip(found[kernel], seeds, strict=True)
+            ]
+        rows.append([label, target.event_size, *_row(chosen[0], found[chosen])])
+        medians = {kernel: _median(performances) for kernel, performances in found.items()}
+        share = medians[chosen] / max(medians.values())
+        figures = [medians.get(kernel) for kernel in kernels]
+        others.append([label, target.event_size, _name(chosen), *figures, share])
+    main = Table(
         title='Defaults: minimum ESS per gradient',
-        columns=['target', 'd', *figures, 'other L', *figures[1:]],
+        columns=[
+            *('target', 'd', 'L', *(f'seed {seed}' for seed in seeds)),
+            *('median', 'max R-hat', 'acceptance', 'warm-up gradients'),
+        ],
         rows=rows,
         note=(
             'ESS: smallest over all coordinates of q and of q^2, all chains together; gradients: '
             'those of sampling, of every chain. Warm-up gradients are per chain, and count a '
             'Hessian-vector product as two. L: leapfrog steps; the default takes one below '
             f'{MANY_DIMENSIONS} dimensions and two from there on, and draws six tenths of the '
-            "velocity's variance anew at each step, as the other kernel does."
+            "velocity's variance anew at each step."
         ),
     )
-    return Outcome([table], runs)
+    beside = Table(
+        title='The default beside other leapfrog steps and velocities',
+        columns=['target', 'd', 'default', *map(_name, kernels), 'default / best'],
+        rows=others,
+        note=(
+            'Minimum ESS per gradient of sampling, medians over seeds. Refreshed: share of the '
+            "velocity's variance that each step draws anew. Every kernel learns for the whole "
+            'warm-up, with its own number of leapfrog steps.'
+        ),
+    )
+    return Outcome([main, beside], runs)
+
+
+def _run(target, settings, seed, progress, kernel):
+    """A performance: of the default where there is no `kernel`."""
+    settings = {**settings, 'seed': seed}
+    if kernel is None:
+        return samplers.run_default(target, settings, progress)[1]
+    settings['num_leapfrog_steps'], momentum_refreshment = kernel
+    return samplers.run_adaptive(
+        _name(kernel), target, settings, progress, momentum_refreshment=momentum_refreshment
+    )[1]
+
+
+def _name(kernel):
+    return f'L={kernel[0]} refreshed {kernel[1]:g}'
+
+
+def _median(performances):
+    return float(np.median([p.ess_per_gradient for p in performances]))
 
 
 def _row(length, performances):
-    ratios = [p.ess_per_gradient for p in performances]
     first = performances[0]
     return [
         length,
-        *ratios,
-        float(np.median(ratios)),
+        *(p.ess_per_gradient for p in performances),
+        _median(performances),
         rhat(max(p.max_rhat for p in performances)),
         float(np.mean([p.accept_prob for p in performances])),
         first.num_warmup_gradients + 2 * first.num_warmup_hessian_vector_products,

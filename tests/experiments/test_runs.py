@@ -171,26 +171,32 @@ def test_logistic_regression(tmp_path, monkeypatch, rng):
 
 
 def test_defaults(tmp_path, monkeypatch):
-    """The other kernel is run as the default here, which is traced already."""
-    lengths = []
+    """The other kernels are run as the default here, which is traced already."""
+    others = []
 
     def run_other(label, target, settings, progress, momentum_refreshment):
-        lengths.append(settings['num_leapfrog_steps'])
-        assert momentum_refreshment == 0.6
+        others.append((target.event_size, settings['num_leapfrog_steps'], momentum_refreshment))
         run, performance = samplers.run_default(target, settings, progress)
         return run, dataclasses.replace(performance, sampler=label)
 
     monkeypatch.setattr(samplers, 'run_adaptive', run_other)
-    _, record = _run(tmp_path, 'defaults', *_SHORT, 'only=iid-2,iid-300', 'seeds=1,2')
-    [table] = record['tables']
-    assert table['columns'][:4] == ['target', 'd', 'L', 'seed 1']
-    assert [row[:3] for row in table['rows']] == [['iid-2', 2, 1], ['iid-300', 300, 2]]
-    assert lengths == [2, 2, 1, 1]
+    more = ['seeds=1,2', 'num_leapfrog_steps=1,3', 'momentum_refreshments=0.6,1.0']
+    _, record = _run(tmp_path, 'defaults', *_SHORT, 'only=iid-2,iid-300', *more)
+    main, beside = record['tables']
+    assert main['columns'][:4] == ['target', 'd', 'L', 'seed 1']
+    assert [row[:3] for row in main['rows']] == [['iid-2', 2, 1], ['iid-300', 300, 2]]
+    names = ['L=1 refreshed 0.6', 'L=3 refreshed 1']
+    assert beside['columns'] == ['target', 'd', 'default', *names, 'default / best']
+    assert [row[2] for row in beside['rows']] == ['L=1 refreshed 0.6', 'L=2 refreshed 0.6']
+    # the first default is among the others: its cell is the median of the main table
+    assert beside['rows'][0][3] == main['rows'][0][5]
+    assert all(0 < row[-1] <= 1 for row in beside['rows'])
+    assert others == [(2, 3, 1.0)] * 2 + [(300, 1, 0.6)] * 2 + [(300, 3, 1.0)] * 2
     runs = [(run['target'], run['sampler'], run['seed']) for run in record['runs']]
     assert runs == [
         (target, name, seed)
-        for target in ('iid-2', 'iid-300')
-        for name in ('default', 'other')
+        for target, kernels in (('iid-2', names[1:]), ('iid-300', names))
+        for name in ('default', *kernels)
         for seed in (1, 2)
     ]
 
