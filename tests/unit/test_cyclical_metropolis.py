@@ -40,6 +40,31 @@ def test_sizes_of_the_moves(num_steps, fraction):
     assert abs(expected[exploring.sum() // 2] - 1) < 5 / num_steps
 
 
+def test_a_fraction_that_rounding_lowers():
+    """0.29 * 100 is less than 29 in double precision, and in single it is not."""
+    for num_steps, fraction in ((100, 0.29), (50, 0.58), (200, 0.57)):
+        cycle = Cycle(num_steps, fraction)
+        assert cycle.num_exploring == round(num_steps * fraction) + 1
+        explored = np.sum(cycle.is_exploring(tf.range(num_steps)))
+        assert explored == cycle.num_exploring
+
+
+@pytest.mark.parametrize('mode', ['finite', 'ensemble'])
+@pytest.mark.parametrize('num_adaptation_steps', [28, 30, 31, 36])
+def test_the_scale_ends_at_what_its_rule_has_learned(mode, num_adaptation_steps, seed):
+    """The last step that learns may come before the last step of the adaptation."""
+    rule = tfpa.tuning.dual_averaging(0.3)
+    kernel = _kernel(mode, num_adaptation_steps, scale_rule=rule)
+    _, trace = _steps(kernel, num_adaptation_steps, seed)
+    last = max(i for i in range(num_adaptation_steps) if i % 10 <= 5)
+    scales = [results.adaptation.preconditioner.scale.numpy() for results in trace]
+    for step in range(last - 5, num_adaptation_steps):
+        state = trace[step + 1].adaptation.optimizer.scale
+        kept = rule.learned if step >= last else rule.current
+        np.testing.assert_allclose(np.log(scales[step + 1]), kept(state), rtol=1e-12)
+    assert abs(float(rule.learned(state) - rule.current(state))) > 1e-3
+
+
 def _kernel(mode, num_adaptation_steps=30, **more):
     return tfpa.CyclicalKernelAdaptiveMetropolis(
         TARGET.log_prob,

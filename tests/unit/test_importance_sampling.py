@@ -1,5 +1,7 @@
 """Estimates of the likelihood of random effects, against its closed form."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -71,6 +73,29 @@ def test_the_weighted_score_is_unbiased(instrument, score, seed):
     terms = np.exp(value - log_likelihood)[:, None] * slope
     z = (terms.mean(axis=0) - gradient) / (terms.std(axis=0) / np.sqrt(len(terms)))
     assert np.max(np.abs(z)) < largest_z(2)
+
+
+def test_effects_of_bounded_support(seed):
+    """Draws outside have weight zero, whichever score is asked for."""
+
+    def bounded(x, theta):
+        inside = tf.where(x > 0, x, tf.ones_like(x))
+        return tf.where(x > 0, joint(inside, theta), -np.inf)
+
+    noise = tf.random.stateless_normal([50, 80], [seed, 3], dtype=tf.float64)
+    theta = tf.constant(np.tile(THETA, [50, 1]))
+    values = []
+    for score in ('fisher', 'pathwise'):
+        estimator = estimators.importance_sampling(
+            bounded, prior_instrument, DATA.size, 20, score=score
+        )
+        value, (slope,) = log_density.value_and_gradients(
+            functools.partial(estimator.log_likelihood, noise), [theta]
+        )
+        assert np.all(np.isfinite(value))
+        assert np.all(np.isfinite(slope))
+        values.append(value)
+    np.testing.assert_allclose(*values, rtol=1e-12)
 
 
 def test_the_second_derivative_is_that_of_louis(seed):

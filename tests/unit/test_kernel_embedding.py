@@ -46,10 +46,13 @@ def test_low_rank_density_is_the_dense_one(size, num_directions, jit_compile, rn
     np.testing.assert_allclose(actual + low_rank_normal.constant(size), expected, rtol=1e-9)
 
 
-def test_a_small_noise_costs_no_precision(rng):
-    """In single precision, at a ratio of scales of 1e-4."""
-    root = rng.normal(size=[200, 3, 20])
-    white, directions = rng.normal(size=[200, 20]), rng.normal(size=[200, 3])
+@pytest.mark.parametrize(('size', 'num_points'), [(20, 3), (4, 4), (4, 9), (9, 4)])
+@pytest.mark.parametrize('num_distinct', [9, 2])
+def test_a_small_noise_costs_no_precision(size, num_points, num_distinct, rng):
+    """In single precision, at a ratio of scales of 1e-4, of a centred cloud with points twice."""
+    root = rng.normal(size=[200, num_points, size])[:, np.arange(num_points) % num_distinct]
+    root -= np.mean(root, axis=1, keepdims=True)
+    white, directions = rng.normal(size=[200, size]), rng.normal(size=[200, num_points])
     deviation = low_rank_normal.draw(1e-4, *(tf.constant(x) for x in (root, white, directions)))
     single, double = (
         low_rank_normal.log_prob(
@@ -57,7 +60,19 @@ def test_a_small_noise_costs_no_precision(rng):
         )
         for dtype in (tf.float32, tf.float64)
     )
+    # where all directions are covered the noise is no more than a ridge, and the scale is 1
     np.testing.assert_allclose(single, double, atol=0.1)
+    np.testing.assert_allclose(double, _by_singular_values(1e-4, root, deviation), atol=1e-3)
+
+
+def _by_singular_values(noise_scale, root, deviation):
+    """The same without a matrix that is squared."""
+    _, values, vectors = np.linalg.svd(root, full_matrices=True)
+    size = root.shape[-1]
+    values = np.pad(values, [[0, 0], [0, size - values.shape[1]]])
+    variances = noise_scale**2 + values**2
+    along = np.einsum('cij,cj->ci', vectors, np.asarray(deviation))
+    return -0.5 * np.sum(along**2 / variances + np.log(variances), axis=-1)
 
 
 @pytest.mark.parametrize(('size', 'num_points'), SIZES)

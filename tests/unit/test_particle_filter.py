@@ -211,6 +211,27 @@ def test_the_smoothed_score_holds_particles_fixed(seed):
     np.testing.assert_allclose(score, 1.0)
 
 
+def test_the_smoothed_score_where_particles_have_no_weight(seed):
+    """Rounded data: a particle that rounds to another number has density zero, at the end too."""
+
+    def rounds(y, x, theta):
+        del theta
+        return tf.where(tf.abs(x[..., 0] - y) < 1, tf.zeros_like(x[..., 0]), -np.inf)
+
+    plain, smooth = (
+        estimators.particle_filter(
+            lambda z, theta: z, bootstrap, rounds, tf.constant([0.2, -0.4, 0.3]), 20, **settings
+        )
+        for settings in ({}, {'lag': 1, **DENSITIES})
+    )
+    noise, theta = draw(plain, 50, seed), tf.fill([50], tf.constant(THETA, tf.float64))
+    expected = plain.log_likelihood(noise, theta)
+    assert np.all(np.isfinite(expected))
+    value, score = value_and_score(smooth, noise, theta)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    assert np.all(np.isfinite(score))
+
+
 def test_a_shorter_lag_is_less_noisy(seed):
     """Long ancestries share few ancestors."""
     noise = draw(make(20), 20_000, seed)

@@ -116,8 +116,26 @@ def test_chains_are_independent_but_for_what_they_learn(name):
     results = frozen.bootstrap_results(state)
     new, _ = frozen.one_step(state, results, seed=(0, 1))
     other = [tf.concat([x[:1], x[1:] + 1], axis=0) for x in state]
-    moved, _ = frozen.one_step(other, frozen.copy(memory=None).bootstrap_results(other), (0, 1))
+    moved, _ = frozen.one_step(other, frozen.bootstrap_results(other), (0, 1))
     assert_close([x[0] for x in moved], [x[0] for x in new], rtol=1e-12)
+
+
+@every_proposal
+def test_chains_that_are_put_elsewhere_have_no_past_there(name):
+    """Of a frozen kernel two chains start anew, three go on, and each is what it would be alone."""
+    kernel, _, state, results = five_chains(name)
+    frozen = kernel.frozen(results)
+    other = [tf.concat([x[:2] + 1, x[2:]], axis=0) for x in state]
+    mixed = frozen.bootstrap_results(other).memory
+    anew = frozen.copy(memory=None).bootstrap_results(other).memory
+    old = results.memory
+    for got, new, kept in zip(*map(tf.nest.flatten, (mixed, anew, old)), strict=True):
+        np.testing.assert_array_equal(got[2:], kept[2:])
+        if got.dtype == tf.int32:
+            np.testing.assert_array_equal(got[:2], new[:2])
+    position = np.concatenate([other[0], other[1][:, None]], axis=1)
+    for lane in range(mixed.lanes.position.shape[1]):
+        np.testing.assert_array_equal(mixed.lanes.position[:2, lane], position[:2])
 
 
 def test_a_region_without_estimate_is_never_entered():
@@ -169,11 +187,31 @@ def test_misuse(settings, error, words):
 
 @pytest.mark.parametrize(
     ('arguments', 'words'),
-    [({'method': 'dfp'}, '`method`'), ({'memory': 2}, '`memory`'), ({'penalty': 0}, '`penalty`')],
+    [
+        ({'method': 'dfp'}, '`method`'),
+        ({'memory': 2}, '`memory`'),
+        ({'penalty': 0}, '`penalty`'),
+        ({'memory': 20, 'min_pairs': 19}, '`min_pairs`'),
+        ({'method': 'bfgs', 'penalty': 0.1}, '`penalty`'),
+        ({'method': 'sr1', 'relative_penalty': True}, '`relative_penalty`'),
+    ],
 )
 def test_misuse_of_quasi_newton(arguments, words):
     with pytest.raises(ValueError, match=words):
         tfpa.proposals.quasi_newton(**arguments)
+
+
+def test_the_shortest_memory_has_a_pair():
+    """Three lanes leave one pair, which is enough for the default."""
+    s, y = np.array([[[0.3, -0.2]]]), np.array([[[0.1, -0.4]]])
+    positions = tf.constant(np.concatenate([0 * s, s], axis=1))
+    scores = tf.constant(np.concatenate([0 * y, -y], axis=1))
+    log_probs = tf.constant([[0.0, 1.0]], tf.float64)
+    made = tfpa.proposals.quasi_newton('ls', 3).matrix(
+        positions, scores, log_probs, tf.eye(2, dtype=tf.float64)
+    )
+    assert made.num_pairs.numpy().tolist() == [1]
+    assert np.max(np.abs(made.value - np.eye(2))) > 0.01
 
 
 def test_misuse_of_newton():

@@ -122,3 +122,22 @@ def test_positive_definite_flips_the_spectrum():
     np.testing.assert_array_equal(is_corrected, [True, False, True, True])
     expected = [[1, 2, 3], [1, 2, 3], [0.1, 1, 1], [2, 2, 2]]
     np.testing.assert_allclose(np.linalg.eigvalsh(result), expected, rtol=1e-10)
+
+
+def test_positive_definite_does_not_look_at_units(rng):
+    """Coordinates of scales 1 and 1e-4: an exact matrix is left alone, others are scaled alike."""
+    units = np.diag([1.0, 1e-4, 30.0])
+    root = rng.standard_normal([3, 3])
+    fallback = root @ root.T + np.eye(3)
+    matrices = np.stack([fallback, 2 * np.eye(3) - fallback, -fallback])
+    plain, is_corrected = secants.positive_definite(
+        tf.constant(matrices), tf.constant(np.tile(fallback, [3, 1, 1])), 1e-4
+    )
+    scaled, same = secants.positive_definite(
+        tf.constant(units @ matrices @ units),
+        tf.constant(np.tile(units @ fallback @ units, [3, 1, 1])),
+        1e-4,
+    )
+    np.testing.assert_array_equal(is_corrected, [False, True, True])
+    np.testing.assert_array_equal(same, is_corrected)
+    np.testing.assert_allclose(scaled, units @ plain.numpy() @ units, rtol=1e-9)

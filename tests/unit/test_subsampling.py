@@ -169,6 +169,7 @@ def test_chain_dimensions_xla_and_score(batch, mode, seed):
     ('settings', 'words'),
     [
         ({'num_rows': 7}, '`num_rows`'),
+        ({'num_rows': 1}, '`num_rows`'),
         ({'mode': 'plain'}, '`mode`'),
         ({'reference': None}, '`reference`'),
     ],

@@ -87,11 +87,13 @@ def importance_sampling(
         if score == 'fisher':
             effects = tf.stop_gradient(effects)
         joint = joint_log_prob_fn(effects, *parts)
-        log_weights = joint + tf.square(z) / 2 + tf.math.log(scale) + math.log(2 * math.pi) / 2
+        # minus the log-density of the instrument
+        correction = tf.square(z) / 2 + tf.math.log(scale) + math.log(2 * math.pi) / 2
         if score == 'fisher':
             # weights that move with the joint density alone: the derivative is that of Fisher's
             # identity, the second one that of Louis'
-            log_weights = tf.stop_gradient(log_weights - joint) + joint
+            correction = tf.stop_gradient(correction)
+        log_weights = joint + correction
         if shared_weights:
             log_weights = tf.reduce_sum(log_weights, axis=-2, keepdims=True)
         value = tf.reduce_logsumexp(log_weights, axis=-1) - math.log(num_particles)

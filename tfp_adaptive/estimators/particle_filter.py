@@ -227,7 +227,9 @@ def _completed(complete, cloud, oldest):
     if isinstance(oldest, tuple):
         return complete
     weights = tf.stop_gradient(tf.nn.softmax(cloud.log_weights, axis=-1))
-    return complete + tf.reduce_sum(weights * oldest, axis=-1)
+    # a particle without weight may have no density either: 0 times -inf
+    counted = tf.where(weights > 0, oldest, tf.zeros_like(oldest))
+    return complete + tf.reduce_sum(weights * counted, axis=-1)
 
 
 def _over_time(noise, num_steps, num_particles, state_size):

@@ -14,6 +14,6 @@ class Estimator(NamedTuple):
     log_likelihood: Callable[..., Tensor]
     """(noise [*batch, K], *parts [*batch, *event]) -> [*batch] log-estimates. Its derivative in the
     parts is the estimate of the score that proposals use; it need not be the derivative of the
-    value, as no proposal has to be right for the chain to be."""
+    value: the chain is exact with any score."""
     num_particles: int
     """Particles, or rows of data, an estimate looks at: its cost."""

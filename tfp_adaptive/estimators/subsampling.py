@@ -32,12 +32,12 @@ def subsampling(
 
         log p = sum_{i <= N} q_i + r sum_j d_{i_j} - V / 2,    V = r^2 n (1 - 1 / r) var_j(d_{i_j})
 
-    with one row i_j from each of n strata of r rows. The sum is unbiased for the log-likelihood,
-    by the difference estimator; V / 2 corrects the exponential of its noise. What is left of the
-    bias is that of an estimated V and of noise that is not Gaussian: the posterior is that of a
-    likelihood off by O(n^-1) times powers of r sqrt(n) d, which is little where the log-estimate
-    is little noisy: `kernel.log_estimate_variance(state, seed)` well below 1. With n = N it is
-    exact.
+    with one row i_j from each of n strata of r rows. The sum is unbiased for the log-likelihood, by
+    the difference estimator; V / 2 corrects the exponential of its noise. What is left of the bias
+    is that of an estimated V and of noise that is not Gaussian: the chain has the posterior of a
+    likelihood with a relative error of O(n^-1) times powers of r sqrt(n) d, which is small where
+    the log-estimate has little noise: `kernel.log_estimate_variance(state, seed)` well below 1.
+    With n = N it is exact.
 
     'as_published' is the plain sum over n rows: neither scaled to N rows nor corrected, and since
     the noise is sorted first nearly the same rows are drawn again and again. Its chain has the
@@ -61,7 +61,7 @@ def subsampling(
 
     Raises:
       ValueError: if `num_rows` does not divide N, `mode` is neither, or 'difference' is given no
-        reference.
+        reference, or a single row of several.
 
     Reference: M. Quiroz, R. Kohn, M. Villani, M.-N. Tran. Speeding up MCMC by efficient data
     subsampling. JASA 2019, equations 2.4 and 2.8. 'as_published': J. Dahlin, A. Wills, B. Ninness.
@@ -89,6 +89,11 @@ def subsampling(
     if mode == 'as_published':
         estimate = functools.partial(_published, log_prob_fn, data, total, num_rows)
         return Estimator(num_rows, estimate, num_rows)
+    if num_rows == 1 < total:
+        raise ValueError(
+            "`num_rows` must be at least 2 for mode 'difference', whose correction needs the "
+            'variance over rows; got 1.'
+        )
     if reference is None:
         raise ValueError(
             "`reference` must be a point near the mode of the posterior for mode 'difference'; "
@@ -112,7 +117,7 @@ def _difference(log_prob_fn, data, centre, polynomial, num_rows, noise, *parts):
     differences = log_prob_fn(rows, *parts) - control
     offset = _flat(offsets, noise.shape.rank - 1)
     value = polynomial(offset) + ratio * tf.reduce_sum(differences, axis=-1)
-    if num_rows == 1 or ratio == 1:
+    if ratio == 1:
         return value
     squares = tf.square(differences - tf.reduce_mean(differences, axis=-1, keepdims=True))
     variance = tf.reduce_sum(squares, axis=-1) / (num_rows - 1)

@@ -28,14 +28,22 @@ def draw(noise_scale, root, white, directions):
 def log_prob(noise_scale, root, deviation):
     """The log-density of deviations from the mean, [C], without the constant of the dimension.
 
-    Where D > M the quadratic form is taken as the least |v - U^T w|^2 / gamma^2 + |w|^2 over w, of
-    which nothing cancels however small gamma is.
+    In double precision, whatever the dtype: U U^T is singular where directions depend on one
+    another, as those of a centred cloud always do, and the noise, squared, is then all that is left
+    of a pivot. Where D > M the quadratic form is taken as the least |v - U^T w|^2 / gamma^2 + |w|^2
+    over w, of which nothing cancels however small gamma is.
 
     Args:
       noise_scale: gamma > 0, a scalar or [C, 1].
       root: U [C, M, D].
       deviation: v [C, D].
     """
+    dtype = deviation.dtype
+    noise_scale, root, deviation = (tf.cast(x, tf.float64) for x in (noise_scale, root, deviation))
+    return tf.cast(_log_prob(noise_scale, root, deviation), dtype)
+
+
+def _log_prob(noise_scale, root, deviation):
     num_directions, size = root.shape[-2:]
     square = tf.square(noise_scale)
     is_dense = size <= num_directions

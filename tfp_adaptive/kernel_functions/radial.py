@@ -47,7 +47,7 @@ def gaussian(length_scale: float = 1.0) -> KernelFunction:
 
 
 def matern(smoothness: float = 4.0, length_scale: float = 1.0) -> KernelFunction:
-    """The Matern function of order v, v - 1/2 of whose derivatives exist.
+    """The Matern function of smoothness v: a process with it is ceil(v) - 1 times differentiable.
 
         k(x, z) = u^v K_v(u) / (Gamma(v) 2^(v - 1)),   u = sqrt(2 v) |x - z| / l
         gradient in x = (2 v / l^2) u^(v - 1) K_{v-1}(u) / (Gamma(v) 2^(v - 1)) (z - x)

@@ -30,8 +30,9 @@ class AdaptiveMetropolis(base.SamplerKernel):
 
     Cost: one evaluation of the log-density a step. The learned lambda L is
     `kernel_results.adaptation.preconditioner`; `frozen` returns it as a kernel without adaptation
-    code. L takes in what was learned once that weighs a tenth, at most every D / 8 steps, and after
-    the last step, so that a step costs O(D^2). State parts may have any shapes; L acts on their
+    code. L is updated once what it has not taken in yet has a weight of
+    a tenth, at most once in D / 8 steps, and again after the last step that learns; so a step costs
+    O(D^2). State parts may have any shapes; L acts on their
     concatenation of size D.
 
     Reference: C. Andrieu, J. Thoms. A tutorial on adaptive MCMC. Statistics and Computing 2008.
@@ -67,8 +68,8 @@ class AdaptiveMetropolis(base.SamplerKernel):
             not. Default `False`.
           adapt_scale: whether lambda is learned; else it is 2.38 / sqrt(D). Default `True`.
           gain: eta_t of the moments: a number in (0, 1), or a function of t = 1, 2, ..., a scalar
-            tensor. Default `None`: 2 / (t + 12 + 10 D / C), with C chains, by which the identity
-            to start from counts until there are draws in all directions.
+            tensor. Default `None`: 2 / (t + 12 + 10 D / C), with C chains: the identity, from which
+            L starts, keeps some weight until there are draws in all directions.
           scale_rule: how lambda is tuned. Default `None`: `tuning.robbins_monro` with
             `target_accept_prob`, after `tuning.initial_step_search`.
           target_accept_prob: in (0, 1), steers lambda unless `scale_rule` is given. Default 0.234.

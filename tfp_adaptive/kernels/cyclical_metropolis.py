@@ -50,8 +50,8 @@ class CyclicalKernelAdaptiveMetropolis(base.SamplerKernel):
                         the chain itself. Between well separated modes the weights are wrong. It
                         stands here for comparison
 
-    In the first three modes the walk keeps the R of the place where it is, which takes a
-    correction that a fixed covariance would not, and leaves the target invariant.
+    In the first three modes the walk uses the R of its current position. Unlike a fixed covariance
+    this takes a correction in the acceptance ratio, with which the target is invariant.
 
     Cost: one evaluation of the log-density a step, in 'ensemble' two, and the algebra of
     `KernelAdaptiveMetropolis`.

@@ -2,11 +2,13 @@
 
     q'      ~ N(q, R(q)),   R(q) = step_size^2 (gamma^2 I + nu^2 M(q) H M(q)^T)
     accept with a = min(1, pi(q') N(q; q', R(q')) / (pi(q) N(q'; q, R(q))))
-    z_i     <- the state of a chain chosen at random, with probability eta_t (i = 1, ..., m)
+    z_i     <- the state of a chain chosen at random, with probability p_t (i = 1, ..., m)
     nu      <- rule(mean of a)
 
-With eta_t = 1 / t each z_i is at any time one of all past states, with equal probability: the
-subsample of the history, without a history to keep. With 2 / (t + 1) later states count for more.
+Each of C chains offers its state with probability eta_t / C, and z_i is renewed where exactly one
+does: p_t = eta_t (1 - eta_t / C)^(C - 1), which is eta_t for one chain. Then, with eta_t = 1 / t,
+each z_i is at any time one of all past states, with equal probability: the subsample of the
+history, without a history to keep. With 2 / (t + 1) later states count for more.
 """
 
 import functools
@@ -32,11 +34,20 @@ class Cycle(NamedTuple):
     num_steps: int
     exploration_fraction: float
 
+    @property
+    def num_exploring(self) -> int:
+        """Steps of a cycle that explore: those with place <= fraction * number of steps."""
+        # 0.29 * 100 is 28.999999999999996
+        return math.floor(self.exploration_fraction * self.num_steps + 1e-9) + 1
+
     def is_exploring(self, step: Tensor) -> Tensor:
         """Whether the step of this number from zero explores."""
-        return tf.cast(step % self.num_steps, tf.float32) <= (
-            self.exploration_fraction * self.num_steps
-        )
+        return step % self.num_steps < self.num_exploring
+
+    def last_exploring(self, num_steps: Tensor) -> Tensor:
+        """The last of the first `num_steps` steps that explores."""
+        place = (num_steps - 1) % self.num_steps
+        return num_steps - 1 - tf.maximum(place - (self.num_exploring - 1), 0)
 
     def size(self, step: Tensor, dtype: Any) -> Tensor:
         """Size of a step, in units of those of the exploration; there is no jump between them."""
@@ -63,7 +74,7 @@ class Axes(NamedTuple):
     shape: Shape
     scale_rule: StepSizeRule | None
     gain: Callable[[Tensor], Tensor]
-    """t = 1, 2, ... -> probability that a point is renewed."""
+    """t = 1, 2, ... -> eta_t, the mean number of chains that offer their state for a point."""
     num_adaptation_steps: Any
     pool_fn: Callable[[list], list] | None = None
     increasingly_rare: bool = False
@@ -218,7 +229,7 @@ def renewed(points: Tensor, made: Offers) -> Tensor:
 
 def _learn(axes, adaptation, totals, step):
     learning, embedding = adaptation.optimizer, adaptation.preconditioner
-    is_last = tf.equal(step + 1, axes.num_adaptation_steps)
+    is_last = last_step(axes, step)
     scale, log_scale = moment_adaptive.next_scale(axes.scale_rule, learning.scale, totals, is_last)
     points = embedding.points
     if axes.increasingly_rare:
@@ -231,6 +242,18 @@ def _learn(axes, adaptation, totals, step):
         points = renewed(points, totals.moments)
     embedding = scaled(axes.shape, points, log_scale)
     return Adaptation(embedding, learning._replace(scale=scale))
+
+
+def last_step(axes: Axes, step: Tensor) -> Tensor:
+    """Whether no later step learns.
+
+    Args:
+      axes: of the algorithm.
+      step: one that learns.
+    """
+    if axes.shape.cycle is None:
+        return tf.equal(step + 1, axes.num_adaptation_steps)
+    return tf.equal(step, axes.shape.cycle.last_exploring(axes.num_adaptation_steps))
 
 
 def count(info: Info, transition: Transition) -> Info:

@@ -123,7 +123,7 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
 
     def learn():
         learning = adaptation.optimizer
-        is_last = tf.equal(step + 1, axes.num_adaptation_steps)
+        is_last = embedding_adaptive.last_step(axes, step)
         scale, log_scale = moment_adaptive.next_scale(
             axes.scale_rule, learning.scale, totals, is_last
         )

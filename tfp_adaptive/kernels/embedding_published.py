@@ -66,13 +66,9 @@ def published_sampler(axes: Published) -> Sampler:
     )
 
 
-def _num_exploring(cycle):
-    return int(cycle.exploration_fraction * cycle.num_steps) + 1
-
-
 def _init(axes, target, state):
     size, position = target.event.size, state.position
-    history = tf.tile(position[:, tf.newaxis], [1, _num_exploring(axes.cycle), 1])
+    history = tf.tile(position[:, tf.newaxis], [1, axes.cycle.num_exploring, 1])
     identity = tf.eye(size, batch_shape=tf.shape(position)[:1], dtype=position.dtype)
     log_scale = _first_log_scale(position)
     return Adaptation(Memory(history, log_scale, identity))
@@ -126,11 +122,11 @@ def _explore(axes, target, state, memory, noise, step_size, place):
         # with the scale that was learned last, so that the first walk is as wide as the last move
         last = embedding._replace(scale=tf.exp(log_scale)[:, tf.newaxis, tf.newaxis])
         root = kernel_embedding.root(gradient, last, transition.state.position)
+        # in double precision, as in `low_rank_normal`
+        root = tf.cast(root, tf.float64)
         covariance = tf.matmul(root, root, transpose_a=True)
-        ridge = tf.ones_like(state.position) * noise_scale**2
-        return tf.linalg.cholesky(
-            tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + ridge)
-        )
+        ridge = tf.linalg.diag_part(covariance) + tf.cast(noise_scale, tf.float64) ** 2
+        return tf.cast(tf.linalg.cholesky(tf.linalg.set_diag(covariance, ridge)), dtype)
 
     is_last = tf.equal(place + 1, memory.history.shape[1])
     factor = tf.cond(is_last, transit, lambda: memory.factor)

@@ -20,9 +20,9 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
             beta <- beta (1 + rate (acceptance - target_accept_prob)), at most 10
 
     Cost: one gradient a step; 'exact' needs one Hessian-vector product more until it is frozen. The
-    fast gradient holds grad log pi(q') constant inside the reverse proposal: not an unbiased
-    gradient of the objective but an estimating equation with the same shape at its root, and a
-    stronger signal.
+    fast gradient holds grad log pi(q') constant inside the reverse proposal. It is no unbiased
+    gradient of the objective, but an estimating equation whose root has the same shape, and its
+    signal is stronger.
 
     Reference: M. Titsias, P. Dellaportas. Gradient-based adaptive Markov chain Monte Carlo.
     NeurIPS 2019. Sections 3.2 (exact) and 3.3 (fast). The published optimizer is
@@ -55,7 +55,8 @@ class GradientAdaptiveMALA(adaptive.GradientAdaptiveKernel):
           target_log_prob_fn: callable of the state parts, each [*batch, *event], that returns the
             log-density, shape [*batch].
           num_adaptation_steps: steps that learn; bitwise constant after. Default 1000.
-          score: 'fast' (default) or 'exact': whether derivatives of grad log pi(q') are left out.
+          score: 'fast' (default), which leaves out the derivatives of grad log pi(q'), or 'exact',
+            with them.
           preconditioner: family of C. Default `None`: `preconditioners.cholesky()`.
           optimizer: Default `None`: `optimizers.adam()`.
           target_accept_prob: in (0, 1), steers beta unless `entropy_weight` is given. Default 0.55.

@@ -27,14 +27,16 @@ class KernelAdaptiveMetropolis(base.SamplerKernel):
         R(q) = step_size^2 (gamma^2 I + nu^2 M(q) H M(q)^T)
         q'   ~ N(q, R(q)),   a = min(1, pi(q') N(q; q', R(q')) / (pi(q) N(q'; q, R(q))))
         and during the first `num_adaptation_steps` steps t
-            z_i <- the new state of a random chain, with probability `gain(t)`
+            z_i <- the new state of a random chain, with probability p_t (see `gain`)
             nu  <- Robbins-Monro of the mean of a towards target_accept_prob
+            gamma <- the same share of nu as at first, unless `adapt_noise=False`
 
     While it learns, z depends on the chains' own past and draws are approximate; from then on the
     chain is an exact Markov chain for the target. `frozen` returns it without adaptation code.
 
     Cost: one evaluation of the log-density a step, and O(D m^2) or, for D <= m, O(D^2 m + D^3) of
-    algebra a chain. What was learned, z and nu, is `kernel_results.adaptation.preconditioner`.
+    algebra a chain. What was learned, z, nu and gamma, is
+    `kernel_results.adaptation.preconditioner`.
 
     Reference: D. Sejdinovic, H. Strathmann, M. Garcia, C. Andrieu, A. Gretton. Kernel adaptive
     Metropolis-Hastings. ICML 2014. Algorithm 2.
@@ -72,8 +74,10 @@ class KernelAdaptiveMetropolis(base.SamplerKernel):
           noise_scale: gamma, positive: the walk where there are no points. Default 0.2.
           adapt_noise: whether gamma moves with nu, in proportion; as published it does not, and
             then the acceptance cannot be steered where gamma is too large. Default `True`.
-          gain: probability that a point is renewed: a number in (0, 1), or a function of t = 1, 2,
-            ..., a scalar tensor. Default `None`: 2 / (t + 1), which forgets the first steps.
+          gain: eta_t, from which p_t = eta_t (1 - eta_t / C)^(C - 1) with C chains: each chain
+            offers its state with probability eta_t / C, and a point takes it if it is the only one.
+            A number in (0, 1), or a function of t = 1, 2, ..., a scalar tensor. Default `None`:
+            2 / (t + 1), which forgets the first steps.
           scale_rule: how nu is tuned. Default `None`: `tuning.robbins_monro` with
             `target_accept_prob`, after `tuning.initial_step_search`.
           target_accept_prob: in (0, 1), steers nu unless `scale_rule` is given. Default 0.234.

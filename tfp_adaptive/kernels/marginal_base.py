@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.estimators import Estimator
 from tfp_adaptive.internal import log_density, packing, random
-from tfp_adaptive.kernels import base, marginal
+from tfp_adaptive.kernels import base, lanes, marginal
 from tfp_adaptive.proposals import gaussian
 from tfp_adaptive.typing import Proposal
 
@@ -86,11 +86,11 @@ class MarginalKernel(base.SamplerKernel):
     def _starting_noise(self, log_prob) -> marginal.Draw:
         """[*batch, K]: of the last lane, or from a constant seed: `bootstrap_results` has none."""
         if self._fits(log_prob):
-            lanes = self._memory.lanes
+            kept = self._memory.lanes
             last = (self._memory.turn - 1) % self._design.proposal.num_lanes
             rank = log_prob.shape.rank
             return marginal.Draw(
-                (), *(tf.gather(x, last, axis=rank, batch_dims=rank) for x in lanes[4:6])
+                (), *(tf.gather(x, last, axis=rank, batch_dims=rank) for x in kept[4:6])
             )
         seeds = random.fold_in(tf.zeros([2], tf.int32), tf.constant(_STREAM))
         seeds = random.split(random.of_replica(seeds), 2)
@@ -113,8 +113,6 @@ class MarginalKernel(base.SamplerKernel):
 
     def _initial_memory(self, parts, log_prob, grads):
         del grads
-        if self._fits(log_prob):
-            return self._memory
         layout = packing.make_layout(parts, log_prob.shape)
         noise = self._starting_noise(log_prob)
         noise = marginal.Draw(
@@ -122,14 +120,35 @@ class MarginalKernel(base.SamplerKernel):
         )
         target = self._packed_target(layout, parts)
         packed = packing.pack(layout, parts)
-        memory = marginal.first_memory(self._design, target, packed, noise)
         batch_shape = packing.batch_shape_of(layout, parts[0])
 
         def unpack(x):
             shape = tf.concat([batch_shape, tf.shape(x)[1:]], axis=0)
             return tf.ensure_shape(tf.reshape(x, shape), log_prob.shape.concatenate(x.shape[1:]))
 
-        return tf.nest.map_structure(unpack, memory)
+        def first():
+            memory = marginal.first_memory(self._design, target, packed, noise)
+            return tf.nest.map_structure(unpack, memory)
+
+        if not self._fits(log_prob):
+            return first()
+        # a chain that is put elsewhere has no past there
+        stays = unpack(tf.reduce_all(self._last_position(log_prob) == packed, axis=-1))
+        return tf.cond(
+            tf.reduce_all(stays),
+            lambda: self._memory,
+            lambda: tf.nest.map_structure(
+                lambda old, new: tf.where(_columns(stays, old), old, new), self._memory, first()
+            ),
+        )
+
+    def _last_position(self, log_prob):
+        """[C, D], where the memory has left its chains."""
+        flat = tf.nest.map_structure(
+            lambda x: tf.reshape(x, tf.concat([[-1], tf.shape(x)[log_prob.shape.rank :]], axis=0)),
+            self._memory,
+        )
+        return lanes.last(flat).position
 
     def _packed_target(self, layout, parts):
         shape = packing.batch_shape_of(layout, parts[0])
@@ -141,6 +160,12 @@ class MarginalKernel(base.SamplerKernel):
             return log_density.packed_log_density(self._posterior(unpacked), layout, parts)
 
         return marginal.Marginal(at, layout.event)
+
+
+def _columns(mask, x):
+    """The mask of chains with as many dimensions as what the chains carry."""
+    more = tf.ones([x.shape.rank - mask.shape.rank], tf.int32)
+    return tf.reshape(mask, tf.concat([tf.shape(mask), more], axis=0))
 
 
 def make_design(estimator, proposal, correlation, mode) -> marginal.Design:

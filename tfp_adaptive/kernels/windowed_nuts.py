@@ -27,7 +27,7 @@ class WindowedNUTS(windowed_base.WindowedKernel):
     One step, for every chain at q: the trajectory runs on z, where q + step_size * eps * C z is the
     position, with unit mass and unit step. During the first `num_adaptation_steps` steps eps and C
     are tuned as in `WindowedHMC`, by the mean acceptance probability over the tree of each chain,
-    and the harmonic mean of that over chains: a step that chains in narrow places accept too.
+    and then the harmonic mean over chains, so that the step suits chains in narrow places too.
 
     `KernelResults.log_accept_ratio` is the logarithm of that average, or -inf where the trajectory
     diverged, that is, where its energy error passed `max_energy_diff`; `info.num_nonfinite` counts

@@ -50,8 +50,8 @@ def covariance(
     style.check_run(run)
     if run.learned is None:
         raise ValueError(
-            '`run` has no learned covariance: its kernel is not one of this package, or its '
-            'preconditioner is not linear.'
+            '`run` has no learned covariance: its kernel learns no matrix, or its preconditioner '
+            'is not linear.'
         )
     labels = packed.labels(run)
     chosen = packed.choose(run, labels if coordinates is None else coordinates)

@@ -42,7 +42,8 @@ def low_rank(rank: int = 8, initial_scale=None) -> Preconditioner:
 
     Args:
       rank: r >= 1, less than D. Default 8. Take a few more than there are directions to be found:
-        what is learned of a direction grows with its share in the span of the first, random basis.
+        a direction is learned the better, the larger its component in the span of the first,
+        random basis.
       initial_scale: scalar or [D], initial standard deviations, in the units of the state. Default
         `None`: a safe fraction of 1 / sqrt(largest curvature) at the start.
 

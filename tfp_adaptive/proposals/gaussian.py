@@ -75,7 +75,8 @@ def newton(*, max_share: float = 4.0) -> GaussianProposal:
       max_share: largest H allowed in units of Sigma, positive. Default 4.
 
     Returns:
-      A `GaussianProposal` that takes D + 1 derivatives of one estimate a step.
+      A `GaussianProposal` that takes the score and D Hessian-vector products of one estimate a
+      step. Each product counts as two estimates.
 
     Raises:
       ValueError: if `max_share` is not positive.
@@ -123,8 +124,8 @@ def quasi_newton(
     memory: int = 20,
     *,
     min_pairs: int | None = None,
-    penalty: float = 0.1,
-    relative_penalty: bool = True,
+    penalty: float | None = None,
+    relative_penalty: bool | None = None,
 ) -> GaussianProposal:
     """A Langevin proposal whose covariance is a quasi-Newton matrix of the last states.
 
@@ -136,17 +137,17 @@ def quasi_newton(
       method: 'bfgs' (damped), 'sr1' (with a trust region of covariance eps^2 Sigma) or 'ls' (ridge
         regression). Default 'ls'.
       memory: M >= 3. Default 20.
-      min_pairs: pairs below which Sigma takes the place of the matrix. Default `None`: 2 for
-        'ls', else 1.
-      penalty: of the ridge regression, positive. Default 0.1.
+      min_pairs: pairs below which Sigma takes the place of the matrix, at most M - 2. Default
+        `None`: 2 for 'ls' (1 with M = 3), else 1.
+      penalty: of the ridge regression of 'ls', positive. Default `None`: 0.1.
       relative_penalty: whether `penalty` is in units of tr(Y^T Y) / D; as published it is not.
-        Default `True`.
+        Default `None`: it is.
 
     Returns:
       A `GaussianProposal` that takes two estimates of the score a step.
 
     Raises:
-      ValueError: if an argument is out of its range.
+      ValueError: if an argument is out of its range, or a penalty is given for 'bfgs' or 'sr1'.
 
     Reference: J. Dahlin, A. Wills, B. Ninness. Correlated pseudo-marginal Metropolis-Hastings
     using quasi-Newton proposals, 2018. Sections 4 and 5.
@@ -158,12 +159,21 @@ def quasi_newton(
         raise ValueError(f"`method` must be 'bfgs', 'sr1' or 'ls'; got {method!r}.")
     arguments.count('memory', memory, least=3)
     if min_pairs is None:
-        min_pairs = 2 if method == 'ls' else 1
+        min_pairs = min(2, memory - 2) if method == 'ls' else 1
     arguments.count('min_pairs', min_pairs, least=1)
+    if min_pairs > memory - 2:
+        raise ValueError(
+            f'`min_pairs` must be at most memory - 2 = {memory - 2}, the pairs that there are; '
+            f'got {min_pairs}.'
+        )
+    for name, value in (('penalty', penalty), ('relative_penalty', relative_penalty)):
+        if method != 'ls' and value is not None:
+            raise ValueError(f"`{name}` is about `method` 'ls' alone; got it for {method!r}.")
+    penalty = 0.1 if penalty is None else penalty
     if not penalty > 0:
         raise ValueError(f'`penalty` must be positive; got {penalty!r}.')
     ridge = functools.partial(
-        secants.least_squares, penalty=penalty, is_relative=bool(relative_penalty)
+        secants.least_squares, penalty=penalty, is_relative=relative_penalty is not False
     )
     estimate = {'bfgs': secants.bfgs, 'sr1': secants.sr1, 'ls': ridge}[method]
     return GaussianProposal(

@@ -84,17 +84,20 @@ def least_squares(
 def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     """The matrix with its spectrum made positive (equation 23), and [C] whether it was not.
 
-    Eigenvalues are replaced by their absolute values, at least `floor` times the mean of those of
-    `fallback`, where one of them is below that. A matrix that is not finite gives way to
-    `fallback`.
+    In coordinates in which `fallback` is the identity, so that the units of the event do not
+    matter, eigenvalues are replaced by their absolute values, at least `floor`, where one of them
+    is below that. A matrix that is not finite gives way to `fallback`.
     """
     is_finite = tf.reduce_all(tf.math.is_finite(matrix), axis=[-2, -1])
     matrix = tf.where(_columns(is_finite), matrix, fallback)
-    values, vectors = tf.linalg.eigh((matrix + tf.linalg.matrix_transpose(matrix)) / 2)
-    least = floor * tf.linalg.trace(fallback) / matrix.shape[-1]
-    is_low = tf.reduce_any(values < least[..., tf.newaxis], axis=-1)
-    flipped = tf.maximum(tf.abs(values), least[..., tf.newaxis])
-    rebuilt = tf.linalg.matmul(vectors * flipped[..., tf.newaxis, :], vectors, transpose_b=True)
+    factor = tf.linalg.cholesky(fallback)
+    half = tf.linalg.triangular_solve(factor, matrix)
+    whitened = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half))
+    values, vectors = tf.linalg.eigh((whitened + tf.linalg.matrix_transpose(whitened)) / 2)
+    is_low = tf.reduce_any(values < floor, axis=-1)
+    flipped = tf.maximum(tf.abs(values), floor)
+    root = tf.linalg.matmul(factor, vectors * tf.sqrt(flipped)[..., tf.newaxis, :])
+    rebuilt = tf.linalg.matmul(root, root, transpose_b=True)
     return tf.where(_columns(is_low), rebuilt, matrix), is_low | ~is_finite
 
 

@@ -44,13 +44,14 @@ def sample(
 ) -> SampleRun:
     """Adapts, freezes, then draws.
 
-    Warm-up and sampling are two compiled programs; the second holds no adaptation code. Both run
-    in chunks of about a quarter of a second, between which the progress bar moves; the draws do
-    not depend on the chunks. The programs are kept with `target`: a second call with the same
-    target, settings and shapes compiles nothing, whatever its seed and its numbers of draws and,
-    for gradient-adaptive kernels, of warm-up steps (as long as the history of the proposal stays
-    on one side of 32 MiB, up to which it is kept). A kernel, or a target, that has changed
-    since then (a density that reads data which now differ) is compiled anew.
+    Warm-up and sampling are two compiled programs; the second holds no adaptation code. Both run in
+    chunks of about a quarter of a second, between which the progress bar moves; the draws do not
+    depend on the chunks. The programs are kept with `target`: a second call with the same target,
+    settings and shapes compiles nothing, whatever its seed and its numbers of draws and, for
+    gradient-adaptive kernels, of warm-up steps (the history of the proposal is kept only up to 32
+    MiB: a length that takes it beyond this limit, or back, is compiled anew). A kernel, or a
+    target, that has changed since then (a density that reads data which now differ) is compiled
+    anew.
 
     Args:
       target: one of
@@ -64,14 +65,16 @@ def sample(
       num_warmup_steps: steps that adapt and are thrown away.
       num_chains: chains to start. Default `None`: those of `initial_state`, or 10 without one.
       initial_state: in the model's own space, one of
-        - a state per chain, structure of parts [*batch, *event]: taken as it is. Chains without a
-          finite density or gradient there begin where one of the others does, with a warning;
+        - a state per chain, structure of parts [*batch, *event]. Chains without a finite density or
+          gradient there begin where one of the others does, with a warning;
         - one point, parts [*event]. With `num_chains`, so many chains start within 1 of it in each
           unconstrained coordinate; without, it starts a single chain without chain dimension;
         - `None`, for models: each unconstrained coordinate starts uniform on (-2, 2), or, without
           pins, from exact draws.
         Dispersed starts are drawn again, ever closer to their centre, where the density or its
-        gradient is not finite; models with a prior draw every other attempt from it.
+        gradient is not finite; models with a prior draw every other attempt from it. A warm-up of
+        at least 100 steps with the default kernel, or another that learns from scores, begins by
+        moving the chains to the typical set.
       kernel: a `tfp.mcmc.TransitionKernel` on the unconstrained parts, or a callable that makes one
         from their log-density, such as a class or `lambda log_prob: ...`. One with a method
         `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
@@ -82,13 +85,13 @@ def sample(
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
         chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
-        chains are effective, and less than 400, or R-hat is above 1.01. These draws are then thrown
-        away, and others taken with 1, 3 or 7 steps between them, by the effective size of the
-        first; while that helps and is not enough, with up to eight times as many steps, at most
-        256. If a chain stayed at one point for 50 draws, the default kernel then tries rejected
-        moves once more with a step an eighth as long (`proposals.delayed_rejection`), which takes
-        three gradients a leapfrog step, and a draw at most 128 such steps. With
-        `until`, which goes on for as long as it takes, none.
+        chains are effective and, besides, fewer than 400 are or R-hat is above 1.01 (and at most
+        10). These draws are then thrown away, and others taken with 1, 3 or 7 steps between them,
+        by how much the first ones lack. While that helps and is not enough, another round follows
+        with up to eight times as many steps, at most 256. If a chain stayed at one point for 50
+        draws, the default kernel then tries rejected moves once more with a step an eighth as long
+        (`proposals.delayed_rejection`), which takes three gradients a leapfrog step, and a draw at
+        most 128 such steps. With `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling

@@ -1,6 +1,6 @@
 """The classical tuning of HMC: rules of the step size, estimators of the metric, schedules.
 
-Beside it stands the first stage of every warm-up, `tuning.arrive`, which only `sample` calls.
+Beside it stands `tuning.arrive`, which only `sample` calls: the first stage of its warm-up.
 """
 
 from tfp_adaptive.tuning.draws import covariance, variance

@@ -107,7 +107,8 @@ class SampleRun:
         Judged are starts without a finite density, draws that are not finite, chains that stand
         still, divergences, a log-density that varies as in funnels (E-BFMI below 0.3), noisy
         estimates of a likelihood, an acceptance rate far from its target, an adaptation that had
-        not settled, R-hat above 1.01, effective sample sizes below 400, a log-density that has not
+        not settled, chains that had not arrived when sampling began, fewer than four draws, R-hat
+        above 1.01, effective sample sizes below 400, a log-density that has not
         mixed, tails like a power law, and a run that ended before `until` was met. `sample` emits
         them as `SamplingWarning`.
         """
@@ -115,7 +116,10 @@ class SampleRun:
 
     @functools.cached_property
     def learned(self) -> LearnedProposal | None:
-        """The learned proposal; `None` for kernels of others and for non-linear preconditioners."""
+        """The learned proposal; `None` if it is no linear map, or the kernel does not learn one.
+
+        It is one for the entropy, gradient and windowed HMC families and `AdaptiveMetropolis`.
+        """
         if not isinstance(self.frozen_kernel, FrozenKernel):
             return None
         return learned_proposal(self.frozen_kernel, self.layout)

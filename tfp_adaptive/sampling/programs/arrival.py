@@ -23,9 +23,10 @@ _LEAST_GRADIENTS = 25
 def make_arrival(kernel: Any, bootstrap: Callable, start: Start, jit_compile: bool) -> Callable:
     """How a kernel gets to its first position.
 
-    Chains of gradient-adaptive kernels go to the typical set first. The descent takes at most a
-    quarter as many gradients as the warm-up has steps, with four log-densities beside each; in a
-    funnel the walk takes as many gradients again. All count as gradients of the warm-up.
+    Chains of gradient-adaptive kernels that use scores go to the typical set first. The descent
+    takes at most a quarter as many gradients as the warm-up has steps, with four log-densities
+    beside each; in a funnel the walk takes as many gradients again. All count as gradients of the
+    warm-up.
 
     There, the scale of every coordinate is estimated, which the preconditioner starts from unless
     it was given an `initial_scale`. With less than a hundred steps of warm-up chains stay where
