@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import packing
+from tfp_adaptive.internal import packing, random
 from tfp_adaptive.kernels import geometry
 
 
@@ -60,7 +60,10 @@ def packed(kernel, state):
     parts = packing.to_parts(state)
     log_prob, grads = kernel._evaluate(parts)
     layout = packing.make_layout(parts, log_prob.shape, packing.part_names(state))
-    velocity = kernel._initial_velocity(parts)
+    velocity = [
+        random.normal(tf.unstack(tf.shape(part)), tf.constant([7, index]), part.dtype)
+        for index, part in enumerate(kernel._initial_velocity(parts))
+    ]
     memory = kernel._initial_memory(parts, log_prob, grads)
     chain_state = kernel._chain_state(layout, parts, log_prob, grads, velocity, memory)
     return kernel._packed_target(layout, parts), chain_state

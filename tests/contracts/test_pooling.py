@@ -83,18 +83,19 @@ def test_replicas_start_alike(entry, seed):
     assert is_identical(own[0], own[1]) == entry.starts_alike
 
 
-def test_the_first_scale_is_the_mean_over_replicas(seed):
-    guesses = []
+def test_the_first_scale_is_that_of_the_mean_curvature_of_replicas(seed):
+    curvatures = []
 
     def pool_fn(tensors):
-        guesses.append(tensors)
-        return [tf.constant(3.0), tf.constant(2.0)]
+        curvatures.append(tensors)
+        return [tf.constant(8.0), tf.constant(2.0)]
 
     kernel = DEFAULT.make(TARGET.log_prob, 5, pool_fn=pool_fn)
     state = TARGET.draw(seed, [4])
     factor = kernel.bootstrap_results(state).adaptation.preconditioner
-    np.testing.assert_allclose(factor, 1.5 * np.eye(7))
-    ((guess, count),) = guesses
+    np.testing.assert_allclose(factor, 0.5 * np.eye(7))
+    ((curvature, count),) = curvatures
     assert count == 1
     alone = DEFAULT.make(TARGET.log_prob, 5).bootstrap_results(state)
-    np.testing.assert_array_equal(guess * np.eye(7), alone.adaptation.preconditioner)
+    expected = np.eye(7) / np.sqrt(curvature)
+    np.testing.assert_allclose(alone.adaptation.preconditioner, expected, rtol=1e-6)

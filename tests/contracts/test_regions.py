@@ -137,3 +137,33 @@ def test_nothing_is_learned_from_chains_without_density(name, seed):
         assert not np.any(transition.is_accepted[4:])
     np.testing.assert_array_equal(together[-1][0].state.position[4:], state[4:])
     assert not is_identical(own_learned.preconditioner, alone.adaptation.preconditioner)
+
+
+def _without_score(x):
+    """A density everywhere, but at a kink, where the last coordinate is 60, its gradient is NaN."""
+    return targets.NAN_REGION.log_prob(x) - tf.norm(x[..., 3:] - 60, axis=-1)
+
+
+@pytest.mark.parametrize(
+    'entry',
+    [entry for entry in ON_ANY_CHAINS if entry.uses_score],
+    ids=lambda entry: entry.name,
+)
+def test_nothing_is_learned_from_chains_without_score(entry, seed):
+    """They can never move either."""
+    kernel = entry.make(_without_score, 5)
+    good = slice(0, 4)
+    inside = targets.NAN_REGION.draw(seed, [4], 'float64')
+    state = tf.concat([inside, tf.constant([[0, 0, 0, 60.0]], tf.float64)], axis=0)
+    results = kernel.bootstrap_results(state)
+    assert np.all(np.isfinite(results.target_log_prob))
+    assert not np.all(np.isfinite(results.grads_target_log_prob[0][4]))
+    alone = kernel.bootstrap_results(state[good])
+    assert_identical(results.adaptation, alone.adaptation)
+    noises = [draw_noise(kernel, state, [seed, step]) for step in range(2)]
+    together = injected_steps(kernel, state, slice(None), results, noises)
+    expected = injected_steps(kernel, state, good, alone, noises)
+    for (_, learned, info), (_, own_learned, own_info) in zip(together, expected, strict=True):
+        assert_close(learned, own_learned, rtol=1e-9)
+        assert int(info.num_nonfinite - own_info.num_nonfinite) > 0
+    assert not is_identical(own_learned.preconditioner, alone.adaptation.preconditioner)

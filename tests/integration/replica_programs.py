@@ -92,19 +92,6 @@ def _row(index, chains):
     return tf.nest.map_structure(lambda x: x[index], (chains.all_states, chains.trace))
 
 
-def first_velocities(strategy, seed):
-    """Those that chains of every replica begin with."""
-    kernel = tfpa.EntropyAdaptiveHMC(targets.SKEWED.log_prob, 1, 0, momentum_refreshment=0.5)
-
-    @tf.function(autograph=False)
-    def bootstrap():
-        state = replicas.split(strategy, tf.zeros([4, 7]))
-        return replicas.apply(strategy, lambda x: kernel.bootstrap_results(x).velocity, state)
-
-    del seed
-    return bootstrap()
-
-
 def law_kernel(**options):
     """No first guess: it depends on how chains are dealt, and the steps of a test are few."""
     preconditioner = tfpa.preconditioners.diagonal(initial_scale=0.5)

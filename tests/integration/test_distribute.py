@@ -27,7 +27,7 @@ BLOCKS = (slice(0, 3), slice(3, 5))
 """How five chains are dealt to two replicas."""
 
 
-MIRRORED, MULTI_WORKER = ('learn', 'go_on', 'first_velocities', 'errors'), ('learn',)
+MIRRORED, MULTI_WORKER = ('learn', 'go_on', 'errors'), ('learn',)
 """What the processes of the default run do, one after the other: most of their time is imports."""
 
 
@@ -116,12 +116,6 @@ def test_a_run_that_goes_on_takes_the_same_steps(seed):
     warm, resumed = _run(MIRRORED, seed, None)[0]['go_on']
     assert_identical(resumed.final_state, warm.final_state)
     assert_identical(resumed.final_kernel_results, warm.final_kernel_results)
-
-
-def test_replicas_begin_with_velocities_of_their_own(seed):
-    first, second = _run(MIRRORED, seed, None)[0]['first_velocities'].replicas
-    assert first[0].shape == second[0].shape == (2, 7)
-    assert not np.any(np.isclose(first[0], second[0]))
 
 
 # ---- law

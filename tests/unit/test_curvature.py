@@ -70,3 +70,15 @@ def test_one_gradient(rng):
     calls.clear()
     curvature.stable_scale(target, state)
     assert len(calls) == 1
+
+
+def test_walls_and_chains_without_density_are_no_curvature():
+    """A likelihood with large scores; beside or beyond a wall its scores count for nothing."""
+
+    def log_prob(q):
+        wall = tf.where(tf.reduce_all(q < 1, axis=-1), tf.constant(0.0, q.dtype), -np.inf)
+        return 1e6 * tf.reduce_sum(q, axis=-1) - tf.reduce_sum(q**2, axis=-1) / 2 + wall
+
+    inside, beside, outside = np.zeros(3), np.full(3, 1 - 1e-6), np.full(3, 2.0)
+    scale = stable_scale(log_prob, np.stack([inside, beside, outside]))
+    np.testing.assert_allclose(scale, 1, rtol=1e-5)

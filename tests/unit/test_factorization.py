@@ -24,6 +24,9 @@ def test_factors_by_blocks(size, jit_compile, rng):
     function = tf.function(factorization.cholesky, jit_compile=jit_compile, autograph=False)
     found = function(tf.constant(matrix))
     np.testing.assert_allclose(found, np.linalg.cholesky(matrix), rtol=1e-8, atol=1e-12)
+    # as TensorFlow's, it does not look at what is above the diagonal
+    lower = function(tf.constant(np.tril(matrix) + np.triu(rng.normal(size=[size, size]), 1)))
+    np.testing.assert_array_equal(lower, found)
 
 
 @pytest.mark.parametrize('size', [2, 70])

@@ -1,28 +1,32 @@
-"""kernels.base: the velocity a chain starts with where part of it is kept between steps."""
+"""kernels.base: chains that keep part of their velocity begin with a fresh one."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
 
-
-def kernel():
-    return tfpa.EntropyAdaptiveHMC(
-        lambda q: -tf.reduce_sum(q**2, axis=-1) / 2, momentum_refreshment=0.5
-    )
-
-
-def test_is_a_standard_normal_draw():
-    """Mean and second moment within 4 standard errors."""
-    velocity = kernel().bootstrap_results(tf.zeros([2000, 3], tf.float64)).velocity[0].numpy()
-    assert velocity.shape == (2000, 3)
-    assert abs(velocity.mean()) < 4 / np.sqrt(velocity.size)
-    assert abs(np.mean(velocity**2) - 1) < 4 * np.sqrt(2 / velocity.size)
+KERNELS = {
+    'entropy': lambda share: tfpa.EntropyAdaptiveHMC(log_prob, 1, 0, momentum_refreshment=share),
+    'windowed': lambda share: tfpa.WindowedHMC(log_prob, 2, 0, momentum_refreshment=share),
+}
 
 
-def test_is_not_the_noise_of_a_step_with_seed_zero():
-    """Seed (0, 0) is what many users pass; mixing v with itself would not be a normal draw."""
-    state, seed = tf.zeros([4, 3], tf.float64), tf.zeros([2], tf.int32)
-    kept = kernel().bootstrap_results(state).velocity[0]
-    drawn = kernel()._sampler.draw(seed, 4, 3, tf.float64).move
-    assert not np.allclose(kept, drawn)
+def log_prob(q):
+    return -tf.reduce_sum(q**2, axis=-1) / 2
+
+
+@pytest.mark.parametrize('name', KERNELS)
+def test_the_first_step_keeps_nothing(name, seed):
+    """It is that of a kernel that keeps nothing, with the same seed; the second one is not."""
+    state = tf.random.stateless_normal([4, 3], [seed, 0], dtype=tf.float64)
+    trace = []
+    for share in (0.3, 1.0):
+        kernel, now = KERNELS[name](share), state
+        results = kernel.bootstrap_results(now)
+        for step in range(2):
+            now, results = kernel.one_step(now, results, seed=[seed, step])
+            trace.append(results.proposed_state.numpy())
+    kept_first, kept_second, fresh_first, fresh_second = trace
+    np.testing.assert_array_equal(kept_first, fresh_first)
+    assert not np.any(np.isclose(kept_second, fresh_second))

@@ -51,6 +51,11 @@ MISUSES = {
         TypeError,
         '`entropy`.*russian_roulette',
     ),
+    'an entropy without effect': (
+        lambda: hmc(objective=tfpa.objectives.l2hmc(), entropy=tfpa.entropy.russian_roulette()),
+        ValueError,
+        '`entropy` has no effect',
+    ),
     'a Keras optimizer': (lambda: hmc(optimizer='adam'), TypeError, '`optimizer`.*optimizers.adam'),
     'a number for a controller': (
         lambda: hmc(entropy_weight=0.5),

@@ -43,6 +43,20 @@ def test_log_det(memory):
     np.testing.assert_allclose(lbfgs.log_det(memory), expected, rtol=1e-8, atol=1e-10)
 
 
+def test_log_det_in_single_precision(rng):
+    """Curvatures that differ by 1e8 in two dimensions: the pairs are nearly dependent."""
+    scales = np.array([1e-2, 1e2])
+    found = lbfgs.empty(tf.zeros([200, 2]), tf.ones([200]), 8)
+    for _ in range(8):
+        step = tf.constant(
+            rng.normal(size=[200, 2]) * scales ** rng.uniform(size=[200, 1]), tf.float32
+        )
+        found = lbfgs.push(found, tf.fill([200], True), step, step / scales**2)
+    double = tf.nest.map_structure(lambda x: tf.cast(x, tf.float64), found)
+    expected = [np.linalg.slogdet(dense(double, chain))[1] for chain in range(200)]
+    np.testing.assert_allclose(lbfgs.log_det(found), expected, atol=1e-2)
+
+
 def test_draws_have_the_matrix_for_a_covariance(memory):
     """A draw is linear in its noise, so its covariance is known from unit noises."""
     columns = []

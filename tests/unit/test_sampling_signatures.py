@@ -168,3 +168,45 @@ def test_the_text_of_a_function_follows_its_code():
         lambda s, k: [x + 2 for x in (s, k)],
     ]
     assert len({text(other) for other in others}) == len(others)
+
+
+def test_a_class_that_is_defined_once_more_is_another():
+    """As in a notebook: the same name, and another step."""
+
+    def define():
+        class Mine(tfp.mcmc.TransitionKernel):
+            def __init__(self):
+                self.parameters = {'name': 'mine'}
+
+            is_calibrated = True
+
+            def bootstrap_results(self, init_state):
+                return ()
+
+            def one_step(self, current_state, previous_kernel_results, seed=None):
+                return current_state, previous_kernel_results
+
+        return Mine
+
+    first = define()
+    assert signature(first(), 'kernel') == signature(first(), 'kernel')
+    assert signature(first(), 'kernel') != signature(define()(), 'kernel')
+    assert signature(first, 'kernel') != signature(define(), 'kernel')
+
+
+def _scaled(x):
+    return FACTOR * x
+
+
+def test_globals_are_seen_in_inner_and_in_other_functions(monkeypatch):
+    def nested(x):
+        return tf.nest.map_structure(lambda part: FACTOR * part, x)
+
+    def through_another(x):
+        return _scaled(x)
+
+    before = [signature(fn, 'trace_fn') for fn in (nested, through_another)]
+    assert before == [signature(fn, 'trace_fn') for fn in (nested, through_another)]
+    monkeypatch.setitem(globals(), 'FACTOR', 3.5)
+    for fn, old in zip((nested, through_another), before, strict=True):
+        assert signature(fn, 'trace_fn') != old

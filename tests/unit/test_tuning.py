@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.unit import stan
@@ -329,6 +330,8 @@ def test_condition_number():
     scales = np.array([[1.0, 2.0, 5.0], [3.0, 3.0, 3.0]])
     expected = [(5**4 + 2.5**4 + 1) ** 0.25, 3**0.25]
     np.testing.assert_allclose(tuning.condition_number(tf.constant(scales)), expected, rtol=1e-12)
+    # in single precision the fourth power of their ratio overflows
+    np.testing.assert_allclose(tuning.condition_number([1e5, 1e-5]), 1e10, rtol=1e-5)
 
 
 def test_formula_by_simulation(rng):
@@ -389,3 +392,34 @@ def _mean_acceptance(rng, scales, step_size):
 def test_misuse_names_the_argument(make, error, name):
     with pytest.raises(error, match=f'`{name}`'):
         make()
+
+
+@pytest.mark.parametrize(
+    'metric',
+    [tuning.variance(), tuning.covariance(), tuning.fisher(), tuning.low_rank(1)],
+    ids=['variance', 'covariance', 'fisher', 'low_rank'],
+)
+def test_a_first_window_far_from_zero(metric, seed):
+    """30,000 standard deviations away, in single precision, with a single window."""
+    mean = 30_000.0
+    kernel = tfpa.WindowedHMC(
+        lambda x: -tf.reduce_sum((x - mean) ** 2, axis=-1) / 2, 2, 60, metric=metric
+    )
+    state = mean + tf.random.stateless_normal([10, 3], [seed, 0])
+
+    @tf.function(autograph=False)
+    def warm_up():
+        sampled = tfp.mcmc.sample_chain(
+            *(60, state, None, kernel),
+            trace_fn=None,
+            return_final_kernel_results=True,
+            seed=[seed, 1],
+        )
+        return sampled.final_kernel_results
+
+    results = warm_up()
+    factor = metric.preconditioner.forward(
+        metric.preconditioner.prepare(results.adaptation.optimizer.factor), tf.eye(3)
+    )
+    values = np.linalg.svd(factor, compute_uv=False)
+    assert np.all((values > 0.4) & (values < 2.5))

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive.internal import devices
+from tfp_adaptive.typing import ChainState
 
 
 def count(x: tf.Tensor):
@@ -28,6 +29,15 @@ def per_chain(x: tf.Tensor) -> tf.Tensor:
 def all_finite(x: tf.Tensor) -> tf.Tensor:
     """[C, D] -> [C] whether every entry of the row is finite."""
     return tf.equal(sum_of_row(tf.cast(~tf.math.is_finite(x), x.dtype)), 0)
+
+
+def can_move(state: ChainState) -> tf.Tensor:
+    """[C] whether a chain has a density and, where it is used, a score: else no move is finite.
+
+    Args:
+      state: of the chains.
+    """
+    return tf.math.is_finite(state.log_prob) & all_finite(state.score)
 
 
 def is_finite(x: tf.Tensor) -> tf.Tensor:

@@ -28,9 +28,11 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
     direction = tf.where(length > 0, tf.math.divide_no_nan(state.score, length), anywhere)
     root_mean_square = tf.sqrt(tf.reduce_mean(tf.square(state.position), axis=-1, keepdims=True))
     offset = _RELATIVE_OFFSET * (1 + root_mean_square)
-    _, score = target.value_and_score(state.position + offset * direction)
+    log_prob, score = target.value_and_score(state.position + offset * direction)
     change = tf.sqrt(chains.squared_norm(score - state.score))
     curvature = change / offset[:, 0]
-    usable = tf.math.is_finite(curvature) & (curvature > 0)
+    # a place without density has no score, and none is no change
+    usable = tf.math.is_finite(state.log_prob) & tf.math.is_finite(log_prob)
+    usable &= tf.math.is_finite(curvature) & (curvature > 0)
     largest = tf.reduce_max(tf.where(usable, curvature, tf.zeros_like(curvature)))
     return tf.math.rsqrt(tf.where(largest > 0, largest, tf.ones_like(largest)))

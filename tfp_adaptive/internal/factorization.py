@@ -111,7 +111,8 @@ def _by_rows(matrix):
         def rest(row, matrix):
             return row - tf.squeeze(tf.matmul(before, matrix), axis=-2)
 
-        row = rest(tf.gather(matrix, j, axis=-2), upper)
+        # a column, which lies in the lower triangle
+        row = rest(tf.gather(matrix, j, axis=-1), upper)
         pivot = tf.sqrt(tf.gather(row, [j], axis=-1))
         row = tf.where(index >= j, row / pivot, tf.zeros_like(row))
         inverse_row = rest(tf.cast(index == j, matrix.dtype), inverse) / pivot

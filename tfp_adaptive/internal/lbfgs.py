@@ -118,7 +118,10 @@ def log_det(memory: Memory) -> Tensor:
     From the compact form (Byrd, Nocedal & Schnabel 1994, theorem 2.3): with S and Y the pairs as
     columns and L the part of S^T Y below its diagonal diag(s_i^T y_i),
     log det H = D log gamma - sum_i log(s_i^T y_i) + log det(S^T S / gamma + L diag^{-1} L^T).
+    In double precision: where curvatures differ much, rows of that matrix hardly differ.
     """
+    dtype = memory.scale.dtype
+    memory = tf.nest.map_structure(lambda x: tf.cast(x, tf.float64), memory)
     steps, changes, curvature, _ = memory
     rho = tf.math.divide_no_nan(tf.ones_like(curvature), curvature)
     gram = tf.matmul(steps, steps, transpose_b=True) / memory.scale[:, tf.newaxis, tf.newaxis]
@@ -127,7 +130,7 @@ def log_det(memory: Memory) -> Tensor:
     lower = tf.where(index[:, tf.newaxis] > index, mixed, tf.zeros_like(mixed))
     matrix = gram + tf.matmul(lower * rho[:, tf.newaxis], lower, transpose_b=True)
     is_empty = tf.cast(curvature <= 0, curvature.dtype)
-    # in units of its diagonal, without which a float32 would not hold it
+    # in units of its diagonal
     diagonal = tf.linalg.diag_part(matrix) + is_empty
     size = tf.math.rsqrt(diagonal)
     matrix = size[:, :, tf.newaxis] * matrix * size[:, tf.newaxis] + tf.linalg.diag(is_empty)
@@ -135,7 +138,8 @@ def log_det(memory: Memory) -> Tensor:
     of_pairs = 2 * tf.math.log(root) + tf.math.log(diagonal)
     of_pairs -= tf.math.log(tf.where(curvature > 0, curvature, tf.ones_like(curvature)))
     num_dims = tf.cast(tf.shape(steps)[-1], curvature.dtype)
-    return num_dims * tf.math.log(memory.scale) + tf.reduce_sum(of_pairs, axis=-1)
+    log_det = num_dims * tf.math.log(memory.scale) + tf.reduce_sum(of_pairs, axis=-1)
+    return tf.cast(log_det, dtype)
 
 
 def select(mask: Tensor, yes, no):

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import chains, log_density, packing, random
+from tfp_adaptive.internal import chains, log_density, packing
 from tfp_adaptive.kernels import checks
 from tfp_adaptive.typing import ChainState, Sampler
-
-_VELOCITY_STREAM = 0x76656C6F  # any constant that no other stream uses
 
 
 class ProposedResults(NamedTuple):
@@ -262,15 +260,8 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         return tf.convert_to_tensor(self.target_log_prob_fn(*parts)), ()
 
     def _initial_velocity(self, parts):
-        """A standard normal draw from a seed of the replica's own: `bootstrap_results` has none."""
-        if not self._sampler.uses_velocity:
-            return ()
-        seed = random.fold_in(tf.zeros([2], tf.int32), tf.constant(_VELOCITY_STREAM))
-        seeds = random.split(random.of_replica(seed), len(parts))
-        return [
-            random.normal(tf.unstack(tf.shape(part)), seed, part.dtype)
-            for part, seed in zip(parts, seeds, strict=True)
-        ]
+        """Zeros, in whose place the first step draws: `bootstrap_results` has no seed."""
+        return [tf.zeros_like(part) for part in parts] if self._sampler.uses_velocity else ()
 
     def _initial_memory(self, parts, log_prob, grads):
         """What else is kept of each chain, [*batch, ...]."""

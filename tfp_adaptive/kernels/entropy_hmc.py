@@ -112,6 +112,11 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
         proposal = proposals.leapfrog(num_leapfrog_steps, momentum_refreshment)
         objective = objective or objectives.generalized_speed()
         if not objective.uses_entropy:
+            if entropy is not None and entropy_weight is None:
+                raise ValueError(
+                    '`entropy` has no effect on this `objective`, which does not use it: leave it '
+                    'out, or give it a weight with `entropy_weight`.'
+                )
             entropy = entropy or entropies.log_det()
             entropy_weight = entropy_weight or optimizers.fixed_weight(0.0)
         elif np.max(num_leapfrog_steps) == 1:

@@ -182,7 +182,7 @@ def _estimate_entropy(axes, start, move, transition, midpoint):
         start.adaptation.penalty_weight,
         start.step < axes.num_adaptation_steps,
     )
-    is_used = metropolis.is_finite(transition) & estimate.is_finite
+    is_used = metropolis.is_finite(transition) & estimate.is_finite & chains.can_move(start.state)
     radius = estimate.spectral_radius
     estimate = estimate._replace(
         log_det=chains.keep(is_used, estimate.log_det),
@@ -266,8 +266,9 @@ def _init(axes, target, state):
     dtype = state.position.dtype
     guess = axes.proposal.stable_fraction * stable_scale(target, state)
     if axes.pool_fn is not None:
-        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
-        guess = total / count
+        # of the curvatures, of which the largest counts
+        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
+        guess = tf.math.rsqrt(total / count)
     parameters = geometry.initial_parameters(axes.preconditioner, target.event, dtype, guess)
     tangent = geometry_of(axes, target).log_det_gradient(parameters)
     return Adaptation(

@@ -92,8 +92,9 @@ def _init(design, axes, target, state):
         noise = lanes.last(state.memory).noise
         guess = axes.mover.stable_fraction * stable_scale(target.at(noise), state)
     if axes.pool_fn is not None:
-        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
-        guess = total / count
+        # of the curvatures, of which the largest counts
+        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
+        guess = tf.math.rsqrt(total / count)
     factor = guess * axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.zeros([], dtype))
     learning = windowed.Tuning(rule, axes.metric.init(size, dtype), factor)

@@ -16,9 +16,9 @@ class Totals(NamedTuple):
     num_used: Tensor
     """Chains that the gradient is a sum over."""
     num_lost: Tensor
-    """Chains that have a density, but whose move had no finite energy."""
+    """Chains that can move, but whose move had no finite energy."""
     num_alive: Tensor
-    """Chains that have a density."""
+    """Chains that have a density and a score."""
     accept_prob: Tensor
     acceptance_signal: Tensor
     objective: Tensor
@@ -37,7 +37,7 @@ class Means(NamedTuple):
     per_used: Tensor
     """1 over the number of chains that the gradient is a sum over."""
     lost: Tensor
-    """Share of the chains with a density whose move had no finite energy."""
+    """Share of the chains that can move whose move had no finite energy."""
     accept_prob: Tensor
     acceptance_signal: Tensor
     objective: Tensor
@@ -63,8 +63,8 @@ def totals_of(
       is_used: [C] chains whose move and entropy are finite.
       entropy: with zeros for all other chains.
     """
-    # a chain whose start has no density can never move: what is learned must not depend on it
-    is_alive = tf.math.is_finite(state.log_prob)
+    # a chain whose start has no density or no score can never move: nothing is learned from it
+    is_alive = chains.can_move(state)
     log_volume = chains.keep(is_used, tf.zeros_like(state.log_prob) + move.log_volume)
     statistic = axes.objective.statistic(move.energy_change, state.position, move.proposed.position)
     return over_chains(

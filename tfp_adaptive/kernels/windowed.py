@@ -19,7 +19,7 @@ from tfp_adaptive.internal import chains
 from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
-from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule
+from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule, moments
 from tfp_adaptive.typing import Info, Preconditioner, Sampler, Tensor, Transition
 
 
@@ -152,8 +152,9 @@ def _init(axes, target, state):
     dtype, size = state.position.dtype, target.event.size
     guess = axes.mover.stable_fraction * stable_scale(target, state)
     if axes.pool_fn is not None:
-        total, count = axes.pool_fn([guess, tf.ones_like(guess)])
-        guess = total / count
+        # of the curvatures, of which the largest counts
+        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
+        guess = tf.math.rsqrt(total / count)
     factor = axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.math.log(guess))
     return Adaptation(
@@ -186,8 +187,8 @@ def _step(axes, target, state, adaptation, info, noise, step_size, step):
 
 
 def _sums(axes, before, taken, tuning):
-    # a chain that never had a density cannot move, whatever is learned: it is left out
-    is_alive = tf.math.is_finite(before.log_prob)
+    # a chain that never had a density or a score cannot move, whatever is learned: it is left out
+    is_alive = chains.can_move(before)
     after = taken.transition.state
     dtype = after.position.dtype
     return _Sums(
@@ -210,7 +211,8 @@ def _learn(axes, tuning, sums, step):
     )
     accept_prob = axes.mover.mean.inverse(sums.accept_prob_alive / tf.maximum(sums.num_alive, 1))
     step_state = rule.update(tuning.step_size, accept_prob)
-    draws = _select(collects, metric.absorb(tuning.metric, sums.metric), tuning.metric)
+    absorbed = metric.absorb(tuning.metric, sums.metric)
+    draws = _select(collects, absorbed, moments.moved(tuning.metric, absorbed))
     factor = tf.cond(ends, lambda: metric.factor(draws), lambda: tuning.factor)
     step_state = _select(ends, rule.init(_bounded(rule.current(step_state))), step_state)
     draws = _select(ends, metric.restart(draws), draws)

@@ -140,13 +140,14 @@ def refreshed(state: ChainState, normal: Tensor, momentum_refreshment: float) ->
     """The velocity [C, D] that a move begins with.
 
     Args:
-      state: with the velocity of the last move, where part of it is kept.
+      state: with the velocity of the last move, where part of it is kept; zero before the first.
       normal: [C, D] standard normal.
       momentum_refreshment: share of the variance that is drawn anew.
     """
     if momentum_refreshment == 1:
         return normal
-    return (1 - momentum_refreshment) ** 0.5 * state.velocity + momentum_refreshment**0.5 * normal
+    kept = (1 - momentum_refreshment) ** 0.5 * state.velocity
+    return tf.where(state.velocity == 0, normal, kept + momentum_refreshment**0.5 * normal)
 
 
 def _sequence_limit(max_steps) -> int:

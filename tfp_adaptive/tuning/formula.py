@@ -33,8 +33,9 @@ def condition_number(scales: Any) -> Tensor:
       2.397
     """
     scales = _check_scales(scales)
-    relative = tf.reduce_max(scales, axis=-1, keepdims=True) / scales
-    return tf.reduce_sum(relative**4, axis=-1) ** 0.25
+    least, most = tf.reduce_min(scales, axis=-1, keepdims=True), tf.reduce_max(scales, axis=-1)
+    # relative to the least, so that no power overflows
+    return most / least[..., 0] * tf.reduce_sum((least / scales) ** 4, axis=-1) ** 0.25
 
 
 def step_size_formula(scales: Any, target_accept_prob: float = 0.65) -> Tensor:

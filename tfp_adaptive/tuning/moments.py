@@ -1,7 +1,8 @@
 """Running means and squares of draws, as sums that chains and replicas may pool (Welford 1962).
 
 Sums are of deviations from the running mean, which all replicas share: nothing cancels where the
-mean is far from zero, and pooling needs no pass of its own.
+mean is far from zero, and pooling needs no pass of its own. Before the first row `moved` takes the
+mean to where the chains are.
 """
 
 from typing import Any, NamedTuple
@@ -61,6 +62,21 @@ def absorb(moments: Moments, sums: Sums) -> Moments:
     return Moments(count, moments.mean + shift, squares)
 
 
+def moved(state: Any, absorbed: Any) -> Any:
+    """The state of an estimator without new rows, about the means that it would have with them.
+
+    Args:
+      state: a tuple that holds `Moments`, or one of them, without a row.
+      absorbed: the same with the rows.
+    """
+    if isinstance(state, Moments):
+        return state._replace(mean=absorbed.mean)
+    if not isinstance(state, tuple):
+        return state
+    leaves = [moved(*pair) for pair in zip(state, absorbed, strict=True)]
+    return type(state)(*leaves) if hasattr(state, '_fields') else tuple(leaves)
+
+
 def restart(moments: Moments) -> Moments:
     """Without a row, about the same mean."""
     return Moments(tf.zeros_like(moments.count), moments.mean, tf.zeros_like(moments.squares))
@@ -70,12 +86,15 @@ def shrunk(moments: Moments) -> Tensor:
     """Stan's estimate: n / (n + 5) of the unbiased one and 5 / (n + 5) of 1e-3 times identity.
 
     Returns:
-      [D] or [D, D]; before the second row, and where an entry is not finite, the identity.
+      [D] or [D, D]; before the second row, and where an entry is not finite or a variance is not
+      positive, the identity.
     """
     count, squares = moments.count, moments.squares
     estimate = squares / tf.maximum(count - 1, 1)
     one = tf.ones_like(moments.mean)
     identity = tf.linalg.diag(one) if squares.shape.rank == 2 else one
     shrunk = (count * estimate + 5e-3 * identity) / (count + 5)
+    variances = tf.linalg.diag_part(shrunk) if squares.shape.rank == 2 else shrunk
     is_usable = (count > 1) & tf.reduce_all(tf.math.is_finite(shrunk))
+    is_usable &= tf.reduce_all(variances > 0)
     return tf.where(is_usable, shrunk, identity)

@@ -18,7 +18,7 @@ from tfp_adaptive.proposals.leapfrog import leapfrog
 from tfp_adaptive.tuning import donors
 from tfp_adaptive.typing import ChainState, LinearMap, LogDensity, Tensor
 
-_MAX_STEPS = 10_000
+MAX_STEPS = 10_000
 _ACCEPT_PROB = 0.6
 _RATE = 0.5
 """Fifty powers of e in 250 steps, should a chain start that far from its step size."""
@@ -82,7 +82,7 @@ def walk(target: LogDensity, position: Tensor, seed: Tensor, num_steps: Tensor) 
         lambda index, *_: index < num_steps,
         step,
         (tf.constant(0), start, zero, walk_seed),
-        maximum_iterations=_MAX_STEPS,
+        maximum_iterations=MAX_STEPS,
     )
     return _without_lost(state, donor_seed)
 

@@ -14,7 +14,7 @@ from tfp_adaptive.sampling.targets.starts import Start
 from tfp_adaptive.sampling.user_code import running
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
-from tfp_adaptive.tuning.walk import walk
+from tfp_adaptive.tuning.walk import MAX_STEPS, walk
 
 _SHARE = 4
 _LEAST_GRADIENTS = 25
@@ -110,6 +110,7 @@ def _walking(kernel, batch_shape):
 
     def run(state, position, seed, num_steps):
         target, _, make_first = _packed(kernel, batch_shape, state)
+        num_steps = tf.minimum(num_steps, MAX_STEPS)
         walked = walk(target, position, random.fold_in(seed, 0), num_steps)
         return make_first(walked.position, tf.constant(False), walked.is_restarted, num_steps)
 

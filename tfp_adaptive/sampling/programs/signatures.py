@@ -79,7 +79,8 @@ def _walk(value, path, target, above, found):
     elif isinstance(value, (np.ndarray, tf.Tensor)) and hasattr(value, '__array__'):
         found[path] = Leaf(_digest(np.asarray(value)))
     elif isinstance(value, (tf.DType, np.dtype, type, types.BuiltinFunctionType)):
-        found[path] = Leaf(getattr(value, '__qualname__', str(value)))
+        token = Same(value) if isinstance(value, type) else None
+        found[path] = Leaf(getattr(value, '__qualname__', str(value)), token)
     else:
         token, children = _parts(value)
         found[path] = Leaf(_name(value), token)
@@ -101,20 +102,40 @@ def _parts(value):
         return _function_parts(value)
     if inspect.ismethod(value):
         return None, [('func', value.__func__), ('self', value.__self__)]
+    # a class that is defined once more is another
     if is_dataclass(value):
-        return None, [(field.name, getattr(value, field.name)) for field in fields(value)]
+        return Same(type(value)), [
+            (field.name, getattr(value, field.name)) for field in fields(value)
+        ]
     if isinstance(parameters, Mapping):
-        return None, [(k, v) for k, v in sorted(parameters.items()) if k not in _UNSEEN]
+        return Same(type(value)), [
+            (k, v) for k, v in sorted(parameters.items()) if k not in _UNSEEN
+        ]
     return Same(value), []
 
 
 def _function_parts(function):
-    """A function is its code, its defaults, what it closes over and the globals it names."""
-    cells = inspect.getclosurevars(function)
-    children = [*sorted(cells.nonlocals.items())]
+    """A function is its code, its defaults, what it closes over and the globals it names.
+
+    Functions of its own module among these are described likewise, as they name globals too.
+    """
+    code, module = function.__code__, function.__globals__
+    children = [*sorted(inspect.getclosurevars(function).nonlocals.items())]
     children += [('defaults', function.__defaults__), ('kwdefaults', function.__kwdefaults__)]
-    code = function.__code__
-    return (code, *(Same(cells.globals[name]) for name in sorted(cells.globals))), children
+    token = [code]
+    for name in sorted(_names(code) & module.keys()):
+        value = module[name]
+        if inspect.isfunction(value) and value.__globals__ is module:
+            children.append((name, value))
+        else:
+            token.append(Same(value))
+    return tuple(token), children
+
+
+def _names(code):
+    """Names in a piece of code and in the functions that it makes."""
+    inner = (_names(x) for x in code.co_consts if inspect.iscode(x))
+    return set(code.co_names).union(*inner)
 
 
 def _digest(array):
