@@ -441,3 +441,39 @@ def test_full_disk_loses_nothing(tmp_path, monkeypatch, small_chunks, room):
             run(path)
     assert not pathlib.Path(f'{path}.tmp').exists()
     assert_same_run(run(path), run())
+
+
+def test_a_refusal_of_the_sampling_program_loses_no_warm_up(tmp_path, monkeypatch):
+    """XLA on a CPU has no `slogdet`; the warm-up was compiled, and its rows stay as they are."""
+    opened = []
+    make = checkpoint.DiskRows
+
+    def counted(path, *args):
+        opened.append(pathlib.Path(path).stem)
+        return make(path, *args)
+
+    monkeypatch.setattr(checkpoint, 'DiskRows', counted)
+
+    def trace_fn(state, results):
+        return tf.linalg.slogdet(state[:, :, tf.newaxis] * state[:, tf.newaxis] + tf.eye(2))[1]
+
+    def draw(num_results):
+        return tfpa.sample(
+            gaussian,
+            num_results,
+            120,
+            initial_state=tf.zeros([4, 2]),
+            trace_fn=trace_fn,
+            num_steps_between_results=0,
+            checkpoint=tmp_path / 'run.npz',
+            seed=1,
+            progress=False,
+        )
+
+    with pytest.warns(match='XLA cannot compile'):
+        first = draw(20)
+    assert opened == ['warm-up', 'sampling']
+    assert len(first.warmup_trace.accept_prob) == 120
+    more = draw(30)
+    np.testing.assert_array_equal(more.states[:20], first.states)
+    np.testing.assert_array_equal(more.trace[:20], first.trace)

@@ -129,6 +129,15 @@ def test_a_kernel_without_adaptation_is_refused():
         tfpa.plots.adaptation(run)
 
 
+def test_a_warm_up_of_a_frozen_kernel_is_refused():
+    info = runs.warmup_info(np.zeros(runs.NUM_WARMUP_STEPS))._replace(
+        entropy=(), spectral_radius=(), entropy_weight=(), penalty_weight=()
+    )
+    run = dataclasses.replace(runs.gaussian_run(), warmup_trace=info)
+    with pytest.raises(ValueError, match='`run` has no adaptation to show'):
+        tfpa.plots.adaptation(run)
+
+
 @pytest.mark.parametrize(
     ('covariance', 'message'),
     [

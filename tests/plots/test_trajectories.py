@@ -238,3 +238,15 @@ def test_misuse():
     for name in ('num_trajectories', 'num_moves'):
         with pytest.raises(ValueError, match=f'`{name}` must be at least 1; got 0'):
             tfpa.plots.trajectories(run, **{name: 0})
+
+
+def test_moves_with_a_delayed_rejection_are_refused():
+    run = with_kernel(tfpa.proposals.delayed_rejection(2))
+    with pytest.raises(ValueError, match='no single trajectory'):
+        tfpa.plots.trajectories(run)
+
+
+def test_a_kernel_without_parameters_is_refused():
+    run = dataclasses.replace(runs.gaussian_run(), frozen_kernel=object())
+    with pytest.raises(ValueError, match='not one of this package'):
+        tfpa.plots.trajectories(run)

@@ -1,6 +1,7 @@
 """Every warning: silent on a good run, said on a bad one, with the chain or coordinate it means."""
 
 import dataclasses
+import re
 import types
 import warnings
 
@@ -231,6 +232,8 @@ def test_adaptation_that_has_not_settled(rng, draws, drift, noise, num_draws, ch
     assert len(found) == (change is not None)
     for sentence in found:
         assert f'over the last quarter of it the proposal still {change} by' in sentence
+        percentage = float(re.search(r'by (\d+)%', sentence)[1]) / 100
+        assert percentage == pytest.approx(abs(np.expm1(drift)), abs=0.05)
         assert '`num_warmup_steps`' in sentence
 
 

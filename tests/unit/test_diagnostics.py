@@ -188,3 +188,13 @@ def test_labels_run_in_row_major_order():
     draws = np.arange(5 * 4 * 6).reshape([5, 4, 2, 3])
     matrix = coordinates.as_matrix(draws, 1)
     np.testing.assert_array_equal(matrix[..., labels.index('w[1,0]')], draws[..., 1, 0])
+
+
+@pytest.mark.parametrize('value', [0.1, 1 / 3, 0.7, 2.0])
+def test_a_constant_coordinate_has_no_effective_size(value, rng):
+    """Whatever rounding does to the mean of a constant."""
+    draws = rng.normal(size=[1000, 10, 3])
+    draws[..., 1] = value
+    ess, ess_of_squares, _ = figures.diagnose([draws], 1)
+    for size in (ess[0], ess_of_squares[0]):
+        np.testing.assert_array_equal(np.isnan(size), [False, True, False])

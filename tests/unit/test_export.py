@@ -156,10 +156,27 @@ def test_without_arviz_it_says_what_to_install(monkeypatch):
     [
         ({'v': ['k']}, {}, "`dims` names 'v', which is no part of the state; these are: mu, w"),
         ({'w': ['k']}, {}, r"`dims` must give 'w' one name for each of its 2 event dimensions"),
-        ({'w': ['k', 'k']}, {}, "'k' would have sizes 2 and 3"),
+        ({'w': ['k', 'k']}, {}, "`dims` must name each dimension of 'w' once"),
         ({'w': ['k', 'l']}, {'l': ['a']}, "`coords` must hold 3 labels for 'l'; got 1"),
+        ({}, {'w_dim_1': ['a', 'b']}, "`coords` must hold 3 labels for 'w_dim_1'; got 2"),
+        ({}, {'k': ['a']}, "`coords` names 'k', which is no dimension; these are: chain, draw"),
+        ({'w': ['chain', 'k']}, {}, "`dims` must name each dimension of 'w' once, and not 'chain'"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(states, dims, coords, message):
     with pytest.raises(ValueError, match=message):
         runs.run_of_draws(states).to_arviz(dims=dims, coords=coords)
+
+
+def test_chains_have_their_labels_in_every_group():
+    run = runs.gaussian_run()
+    labels = [f'chain {i}' for i in range(runs.NUM_CHAINS)]
+    data = run.to_arviz(coords={'chain': labels})
+    for group in ('posterior', 'sample_stats', 'warmup_sample_stats'):
+        assert list(data[group]['chain'].values) == labels
+
+
+def test_a_name_for_dimensions_of_two_sizes_is_refused(rng):
+    run = runs.run_of_draws({'a': rng.normal(size=[20, 4, 2]), 'b': rng.normal(size=[20, 4, 3])})
+    with pytest.raises(ValueError, match="'k' would have sizes 2 and 3"):
+        run.to_arviz(dims={'a': ['k'], 'b': ['k']})

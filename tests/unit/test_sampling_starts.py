@@ -42,6 +42,62 @@ def test_states_of_chains_are_taken_as_they_are(stateless_seed):
         assert start.batch_shape == (2, 3)
 
 
+class Regression:
+    """A logistic regression whose parts may be changed between calls."""
+
+    def __init__(self, rng, num_rows=300):
+        self.design = rng.normal(size=[num_rows, 5]).astype('f')
+        self.labels = (rng.uniform(size=num_rows) < 0.5).astype('f')
+        self.prior_scale, self.mixes = 1.0, False
+
+    def log_prob(self, w):
+        logits = tf.linalg.matvec(self.design, w)
+        log_likelihood = tf.reduce_sum(self.labels * logits - tf.math.softplus(logits), axis=-1)
+        square = tf.reduce_sum(w**2, axis=None if self.mixes else -1)
+        return log_likelihood - square / (2 * self.prior_scale**2)
+
+
+@pytest.mark.parametrize('num_rows', [100, 1000, 10_000])
+def test_a_small_change_of_the_target_is_seen(num_rows, rng, stateless_seed):
+    """A prior that matters little beside the likelihood."""
+    target = Regression(rng, num_rows)
+    state = 0.1 * tf.ones([4, 5])
+    key = start_of(target.log_prob, stateless_seed, state).key
+    first = kept_with(target.log_prob).get(key)
+    start_of(target.log_prob, stateless_seed, state)
+    assert kept_with(target.log_prob).get(key) is first
+    target.prior_scale = 2.5
+    start_of(target.log_prob, stateless_seed, state)
+    assert kept_with(target.log_prob).get(key) is not first
+
+
+def test_data_of_another_shape_are_another_target(rng, stateless_seed):
+    target = Regression(rng)
+    start_of(target.log_prob, stateless_seed, tf.zeros([4, 5]))
+    target.design = target.design[:, :3]
+    assert start_of(target.log_prob, stateless_seed, tf.zeros([4, 3])).batch_shape == (4,)
+
+
+@pytest.mark.parametrize('num_rows', [100, 1000])
+@pytest.mark.parametrize('is_first', [True, False])
+def test_a_prior_that_is_summed_over_chains_is_refused(num_rows, is_first, rng, stateless_seed):
+    """In the first call, and after one with a single chain, which shows nothing."""
+    target = Regression(rng, num_rows)
+    target.mixes = True
+    if not is_first:
+        start_of(target.log_prob, stateless_seed, tf.zeros([1, 5]))
+    with pytest.raises(ValueError, match='when nothing but other chains has moved'):
+        start_of(target.log_prob, stateless_seed, tf.zeros([4, 5]))
+
+
+def test_a_density_that_fails_as_a_whole_beside_the_start(stateless_seed):
+    def log_prob(q):
+        return tfd.Normal(0.0, q[..., 0], validate_args=True).log_prob(1.0) - q[..., 0]
+
+    start = start_of(log_prob, stateless_seed, tf.fill([4, 1], 1e-4))
+    assert np.all(np.isfinite(start.fingerprint.log_probs))
+
+
 def test_one_point_alone_is_a_chain_without_chain_dimension(stateless_seed):
     start = start_of(gaussian, stateless_seed, tf.ones([4]))
     assert start.batch_shape == ()

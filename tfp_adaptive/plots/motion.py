@@ -9,6 +9,7 @@ from tfp_adaptive import proposals
 from tfp_adaptive.internal import log_density, random
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.geometry import make_move
+from tfp_adaptive.proposals.delayed_rejection import DelayedNoise
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.typing import ChainState, LogDensity
 
@@ -41,7 +42,7 @@ def make_paths(run: Any, num_paths: int, seed: int, num_moves: int = 1) -> list[
       num_moves: most moves of a path.
 
     Raises:
-      ValueError: if the kernel of the run is not one of this package.
+      ValueError: if the kernel of the run is not one of this package, or delays rejections.
     """
     if not isinstance(run.frozen_kernel, FrozenKernel):
         raise ValueError(
@@ -67,6 +68,11 @@ def _make_path(run, movers, position, seed, num_moves) -> Path:
     nodes, curve, ends, accept_probs = [position[0]], [], [], []
     for noise_seed, coin_seed in zip(seeds[::2], seeds[1::2], strict=True):
         noise = proposal.draw(noise_seed, 1, run.event_size, dtype)
+        if isinstance(noise, DelayedNoise):
+            raise ValueError(
+                '`run` tried rejected moves once more (`delayed_rejection`): such moves have no '
+                'single trajectory to show.'
+            )
         move = propose(state, noise, tf.constant(1, dtype))
         if proposal.uses_score:
             start = state._replace(velocity=()), move.trajectory.start_velocity

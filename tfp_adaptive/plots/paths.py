@@ -86,7 +86,7 @@ def trajectories(
 
 
 def _default_moves(run) -> int:
-    proposal = run.frozen_kernel.parameters.get('proposal')
+    proposal = getattr(run.frozen_kernel, 'parameters', {}).get('proposal')
     return _KEPT_MOVES if getattr(proposal, 'uses_velocity', False) else 1
 
 

@@ -48,7 +48,7 @@ def adaptation(run: Any, reference_covariance: Any = None, *, figure: Any = None
     """
     style.check_run(run)
     info = run.warmup_trace
-    if info is None or not len(info.accept_prob):
+    if info is None or not len(info.accept_prob) or isinstance(info.entropy_weight, tuple):
         raise ValueError(
             '`run` has no adaptation to show: its kernel reported none, or there was no warm-up.'
         )

@@ -121,7 +121,8 @@ def _effective_size(draws: np.ndarray) -> np.ndarray:
         # from the first draw, so that a constant has no variance by rounding
         series -= series[..., :1].copy()
         means = series.mean(axis=-1, keepdims=True)
-        between = (means[..., 0] + draws[0]).var(axis=0, ddof=1) if num_chains > 1 else 0.0
+        offsets = draws[0] - draws[0, :1]
+        between = (means[..., 0] + offsets).var(axis=0, ddof=1) if num_chains > 1 else 0.0
         spectrum = np.fft.rfft(series - means, 2 ** math.ceil(math.log2(2 * num_draws)))
         power = np.mean(spectrum.real**2 + spectrum.imag**2, axis=0)
         sums = np.fft.irfft(power)[..., :num_draws]

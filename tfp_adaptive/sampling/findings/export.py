@@ -39,12 +39,14 @@ def to_arviz(run: Any, coords: Mapping[str, Sequence], dims: Mapping[str, Sequen
         for name, part in zip(run.part_names, tf.nest.flatten(run.states), strict=True)
     }
     _check(posterior, coords, dims)
+    shared = {name: coords[name] for name in ('chain', 'draw') if name in coords}
     groups = {
         'posterior': _dataset(xarray, posterior, coords, dims),
-        'sample_stats': _dataset(xarray, _sample_stats(run)),
+        'sample_stats': _dataset(xarray, _sample_stats(run), shared),
     }
     if run.warmup_trace is not None:
-        groups['warmup_sample_stats'] = _dataset(xarray, _warmup_stats(run))
+        shared.pop('draw', None)
+        groups['warmup_sample_stats'] = _dataset(xarray, _warmup_stats(run), shared)
     attributes = _attributes(run)
     for group in groups.values():
         group.attrs = attributes
@@ -82,28 +84,46 @@ def _check(posterior, coords, dims):
                 f'`dims` must give {name!r} one name for each of its {len(event)} event '
                 f'dimensions; got {list(names)}.'
             )
+        if len({'chain', 'draw', *names}) != len(names) + 2:
+            raise ValueError(
+                f"`dims` must name each dimension of {name!r} once, and not 'chain' or 'draw'; "
+                f'got {list(names)}.'
+            )
         for dimension, size in zip(names, event, strict=True):
-            if dimension in coords and len(coords[dimension]) != size:
-                raise ValueError(
-                    f'`coords` must hold {size} labels for {dimension!r}; '
-                    f'got {len(coords[dimension])}.'
-                )
             if sizes.setdefault(dimension, size) != size:
                 raise ValueError(
                     f'`dims` must give a name to dimensions of one size; {dimension!r} would have '
                     f'sizes {sizes[dimension]} and {size}.'
                 )
+    for name, values in posterior.items():
+        sizes |= zip(_dimensions(name, values, dims), values.shape, strict=True)
+    for dimension, labels in coords.items():
+        if dimension not in sizes:
+            raise ValueError(
+                f'`coords` names {dimension!r}, which is no dimension; these are: '
+                f'{", ".join(sizes)}.'
+            )
+        if len(labels) != sizes[dimension]:
+            raise ValueError(
+                f'`coords` must hold {sizes[dimension]} labels for {dimension!r}; '
+                f'got {len(labels)}.'
+            )
+
+
+def _dimensions(name, values, dims) -> tuple[str, ...]:
+    event = range(values.ndim - 2)
+    own = tuple(dims[name]) if name in dims else tuple(f'{name}_dim_{i}' for i in event)
+    return ('chain', 'draw', *own)
 
 
 def _dataset(xarray, variables, coords=(), dims=()):
     """Variables [C, num_results, ...] as a dataset."""
     data, labels = {}, {}
     for name, values in variables.items():
-        event = range(values.ndim - 2)
-        own = tuple(dims[name]) if name in dims else tuple(f'{name}_dim_{i}' for i in event)
-        for dimension, size in zip(('chain', 'draw', *own), values.shape, strict=True):
+        names = _dimensions(name, values, dims)
+        for dimension, size in zip(names, values.shape, strict=True):
             labels[dimension] = coords[dimension] if dimension in coords else np.arange(size)
-        data[name] = (('chain', 'draw', *own), values)
+        data[name] = (names, values)
     return xarray.Dataset(data, coords={name: list(label) for name, label in labels.items()})
 
 

@@ -89,7 +89,7 @@ def drift_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
         change = 'grew' if drift > 0 else 'shrank'
         yield (
             f'Adaptation had not settled: over the last quarter of it the proposal still {change} '
-            f'by {math.expm1(abs(drift)):.0%} a coordinate; raise `num_warmup_steps`.'
+            f'by {abs(math.expm1(drift)):.0%} a coordinate; raise `num_warmup_steps`.'
         )
 
 

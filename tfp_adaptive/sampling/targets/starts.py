@@ -18,6 +18,8 @@ from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.tuning import donors
 
 _DEFAULT_NUM_CHAINS = 10
+_ROUNDINGS = 4
+"""In which the same operations on the same numbers may differ."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,12 @@ def find_start(
             log_probs, is_finite = density.evaluate(parts)
     _check_finite(is_finite)
     _check_num_chains(num_chains, log_probs.shape)
-    if found is None:
+    # a single chain, or chains of another shape, would not show that they are mixed
+    checked = ('apart', repr(model.structure), tuple(log_probs.shape))
+    if not kept.get(checked):
         check_chains_apart(density, parts, log_probs)
+        kept.put(checked, True)
+    if found is None:
         found = kept.put(key, (density, fingerprint(model, parts)))
     state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
     return Start(density.model, state, tuple(log_probs.shape), num_moved, found[1], key)
@@ -101,10 +107,16 @@ def find_start(
 def _unchanged(kept, key):
     """(density, fingerprint) of an earlier call, unless the target has changed since."""
     found = kept.get(key)
-    if found is not None and found[1].mismatch(found[0].model) is not None:
-        kept.clear()
+    if found is None:
         return None
-    return found
+    try:
+        has_changed = found[1].mismatch(found[0].model, _ROUNDINGS) is not None
+    except Exception:
+        # its data may have another shape now, which does not suit the points of then
+        has_changed = True
+    if has_changed:
+        kept.clear()
+    return None if has_changed else found
 
 
 def _evaluate_given(density, parts, num_chains):
