@@ -59,7 +59,7 @@ def _table(entries, peers, found, settings) -> Table:
         for entry in entries
     ]
     wanted += [
-        ('ChEES-HMC', peer['target'], peer['num_chains'], platform, peer['program'])
+        ('ChEES-HMC (diagonal)', peer['target'], peer['num_chains'], platform, peer['program'])
         for peer in peers
         for platform in programs.PLATFORMS
     ]

@@ -80,14 +80,15 @@ def _chains(name, model, estimator, seed, settings):
 
 def _all_rows(model, seed, settings):
     """(measures, draws) of `sample`, with nothing tuned."""
-    num_chains = settings['num_chains']
-    start = np.tile(model.mode.astype(np.float32), [num_chains, 1])
+    num_chains = settings['reference_chains']
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', tfpa.sampling.SamplingWarning)
         run = tfpa.sample(
             model.log_prob,
             *(settings['reference_results'], settings['reference_warmup_steps']),
-            initial_state=tf.constant(start),
+            num_chains=num_chains,
+            initial_state=tf.constant(model.mode, tf.float32),
+            num_steps_between_results=0,
             seed=(seed, 3),
             progress=False,
         )
@@ -136,9 +137,9 @@ def _hessians(model, mode, estimator, seed, settings) -> dict[str, list[float]]:
     exact = _inverse_hessians(model, estimator, thetas[:, -1], noise[:, -1])
     firsts = {
         'isotropic': np.trace(covariance) / size * np.eye(size),
-        'learned': covariance,
+        'at the mode': covariance,
     }
-    errors = {'learned': [_error(covariance, exact)] * len(settings['memories'])}
+    errors = {'at the mode': [_error(covariance, exact)] * len(settings['memories'])}
     for start, first in firsts.items():
         for method in _METHODS:
             errors[f'{method}, {start}'] = [
@@ -223,8 +224,8 @@ def _chains_table(runs, settings) -> Table:
             'errors of the difference, the largest of all coordinates and seeds. Error / sd: of '
             'the means, in standard deviations of the posterior of all rows. sd / exact: standard '
             'deviations beside theirs, mean over coordinates. All rows: `tfpa.sample` '
-            'with nothing tuned on the exact density; a gradient counts as an estimate, and a '
-            'step is a draw, which may take several.'
+            'with nothing tuned but one step a draw, on the exact density; a gradient counts as an '
+            'estimate.'
         ),
     )
 
@@ -246,9 +247,9 @@ def _hessians_table(runs, settings) -> Table:
         rows=rows,
         note=(
             'Relative errors in the Frobenius norm, medians over states, then over seeds. Beside '
-            'minus the inverse Hessian of the same estimate at the next state. Isotropic, learned: '
-            'the matrix that a method starts from or shrinks to; `learned` alone is the learned '
-            'covariance itself. States are independent draws of the Gaussian approximation.'
+            'minus the inverse Hessian of the same estimate at the next state. Isotropic, at the '
+            'mode: the matrix that a method starts from or shrinks to; `at the mode` alone is the '
+            'inverse Hessian there. States are independent draws of the Gaussian approximation.'
         ),
     )
 

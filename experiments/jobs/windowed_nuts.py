@@ -105,14 +105,14 @@ def verdict(own: Any, other: Any) -> tuple[float, str]:
       other: of the other.
 
     Returns:
-      t, or NaN with a single seed, and 'worse', 'better', 'as good' or 'not known'.
+      t, or NaN with a single seed, and 'worse', 'better', 'not told apart' or 'not known'.
     """
     own, other = np.asarray(own, float), np.asarray(other, float)
     if min(len(own), len(other)) < 2:
         return np.nan, 'not known'
     error = np.hypot(_error(own), _error(other))
     t = float((own.mean() - other.mean()) / error)
-    words = 'worse' if t < -_MANY_ERRORS else 'better' if t > _MANY_ERRORS else 'as good'
+    words = 'worse' if t < -_MANY_ERRORS else 'better' if t > _MANY_ERRORS else 'not told apart'
     return t, words
 
 

@@ -38,7 +38,7 @@ def test_programs_run_without_tensorflow(tiny, tmp_path):
     [table] = outcome.tables
     ours, elsewhere, chees, chees_elsewhere = table.rows
     assert ours[:5] == ['ours', 'short path', _NUM_DIMS, _NUM_CHAINS, 'CPU']
-    assert chees[:5] == ['ChEES-HMC', 'short path', _NUM_DIMS, 128, 'CPU']
+    assert chees[:5] == ['ChEES-HMC (diagonal)', 'short path', _NUM_DIMS, 128, 'CPU']
     assert job._NOT_MEASURED in elsewhere
     assert job._NOT_MEASURED in chees_elsewhere
     run = outcome.runs[0]

@@ -252,7 +252,12 @@ def test_windowed_nuts_without_ours(tmp_path, capsys):
 def test_worse_and_better_are_beyond_three_errors():
     """A standard error of each is 1, of the difference the root of 2."""
     values = np.array([-1.0, 0.0, 1.0]) * 3**0.5
-    for shift, words in ((4.3, 'better'), (4.2, 'as good'), (-4.2, 'as good'), (-4.3, 'worse')):
+    for shift, words in (
+        (4.3, 'better'),
+        (4.2, 'not told apart'),
+        (-4.2, 'not told apart'),
+        (-4.3, 'worse'),
+    ):
         t, found = verdict(values + shift, values)
         assert (t, found) == (pytest.approx(shift / 2**0.5), words)
     assert verdict([1.0], values)[1] == 'not known'
