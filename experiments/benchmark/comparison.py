@@ -27,8 +27,9 @@ _STANDINGS_NOTE = (
     '64. '
     'Ours draw ten times as often as a peer with ten chains, on caravan fifty times, as a draw of '
     'ours costs far fewer gradients; a bound on R-hat is easier to meet with more draws, and the '
-    'smallest of many estimates lies less below what it estimates. nutpie computes in float64, all '
-    'others in float32. Seconds of samplers of TFP, whose warm-up and sampling are one '
+    'smallest of many estimates lies less below what it estimates. nutpie and '
+    "BlackJAX's low-rank NUTS compute in float64, all others in float32. "
+    'Seconds of samplers of TFP, whose warm-up and sampling are one '
     'program, are divided by their leapfrog steps, and so are those of a run of nutpie that takes '
     'more than five minutes. Of a shorter one the warm-up is timed by itself; those that take '
     'seconds are repeated up to five times, and the least counts. Warm-ups hold all there is '

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from experiments import cli, config, programs, pseudo_marginal, records, sampler
 from experiments.benchmark import fresh_process
 from experiments.errors import ExperimentError
 from experiments.jobs.windowed_nuts import verdict
+from experiments.robustness import samplers as robustness
 from experiments.robustness import tables
 from experiments.targets.posteriors import POSTERIORS, references
 
@@ -261,6 +263,24 @@ def test_worse_and_better_are_beyond_three_errors():
         t, found = verdict(values + shift, values)
         assert (t, found) == (pytest.approx(shift / 2**0.5), words)
     assert verdict([1.0], values)[1] == 'not known'
+
+
+def test_robustness_counts_what_others_count():
+    """A Hessian-vector product as two gradients; of trees those of each chain, not the longest."""
+    counts = types.SimpleNamespace(
+        num_warmup_gradients=100, num_sampling_gradients=50, num_warmup_hessian_vector_products=7
+    )
+    plain = types.SimpleNamespace(memory=())
+    run = types.SimpleNamespace(
+        diagnostics=counts, warmup_kernel_results=plain, kernel_results=plain
+    )
+    assert robustness.num_gradients(run) == 164
+    trees = [
+        types.SimpleNamespace(memory=types.SimpleNamespace(num_leapfrogs=np.array(own)))
+        for own in ([10, 20], [30, 50])
+    ]
+    run.warmup_kernel_results, run.kernel_results = trees
+    assert robustness.num_gradients(run) == 55
 
 
 @pytest.mark.slow
