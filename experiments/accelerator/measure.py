@@ -197,11 +197,7 @@ def _logistic(signed):
 
 
 def chees(entry: dict, folder: pathlib.Path, seed: int, settings: dict) -> dict | None:
-    """ChEES-HMC with a diagonal metric, which BlackJAX estimates one chain after the other.
-
-    Returns:
-      Its figures, or `None` if one gradient a step would take too long.
-    """
+    """ChEES-HMC with a diagonal metric; `None` if one gradient a step would take too long."""
     import blackjax
     import optax
 

@@ -62,15 +62,16 @@ def ours(kernel: Any) -> Callable:
 
         def run(seed):
             call(seed)
-            # nothing is compiled any more, so that the start is what the arrival takes
+            # the default kernel is compiled now, so that its start is what the arrival takes
             found = call(seed)
             timings = found.timings
+            start = timings.start if kernel is None else 0.0
             return Run(
                 states=found.states,
                 max_rhat=found.diagnostics.max_rhat,
                 min_ess=found.diagnostics.min_ess,
                 num_gradients=num_gradients(found),
-                seconds=timings.start + timings.compile + timings.warmup + timings.sampling,
+                seconds=start + timings.warmup + timings.sampling,
                 is_warned=bool(found.warnings),
             )
 

@@ -80,7 +80,7 @@ def posteriors(records: list[dict[str, Any]]) -> Table:
             f'A run passes if R-hat is below {MAX_RHAT} and every mean within {MAX_ERROR} '
             'standard deviations of the reference, all of the unconstrained coordinates. Starts '
             'are uniform on (-w, w). Gradients and seconds hold the warm-up, seconds without '
-            'compilation and, of ours, without the arrival. Medians over seeds. '
+            'compilation, of ours with the arrival. Medians over seeds. '
             'No end: not within the minutes of the settings.'
         ),
     )

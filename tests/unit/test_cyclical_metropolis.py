@@ -50,7 +50,7 @@ def test_a_fraction_that_rounding_lowers():
 
 
 @pytest.mark.parametrize('mode', ['finite', 'ensemble'])
-@pytest.mark.parametrize('num_adaptation_steps', [28, 30, 31, 36])
+@pytest.mark.parametrize('num_adaptation_steps', [28, 30, 31, np.int64(36)])
 def test_the_scale_ends_at_what_its_rule_has_learned(mode, num_adaptation_steps, seed):
     """The last step that learns may come before the last step of the adaptation."""
     rule = tfpa.tuning.dual_averaging(0.3)

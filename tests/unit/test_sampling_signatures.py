@@ -210,3 +210,16 @@ def test_globals_are_seen_in_inner_and_in_other_functions(monkeypatch):
     monkeypatch.setitem(globals(), 'FACTOR', 3.5)
     for fn, old in zip((nested, through_another), before, strict=True):
         assert signature(fn, 'trace_fn') != old
+
+
+def scale(x):
+    return x
+
+
+def test_a_variable_and_a_function_of_one_name_are_both_seen():
+    def with_scale(value):
+        scale = value
+        return lambda x: x.scale * scale
+
+    assert signature(with_scale(2.0), 'fn') == signature(with_scale(2.0), 'fn')
+    assert signature(with_scale(2.0), 'fn') != signature(with_scale(3.0), 'fn')

@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.unit import stan
 from tfp_adaptive import tuning
+from tfp_adaptive.tuning import moments
 
 LENGTHS = [0, 1, 19, 20, 21, 60, 149, 150, 151, 174, 200, 225, 250, 251, 500, 1000, 1001, 3333]
 
@@ -423,3 +424,16 @@ def test_a_first_window_far_from_zero(metric, seed):
     )
     values = np.linalg.svd(factor, compute_uv=False)
     assert np.all((values > 0.4) & (values < 2.5))
+
+
+def test_moments_that_hold_rows_do_not_move(rng):
+    """A plan may pause within a window."""
+    rows = tf.constant(rng.normal(size=[3, 10, 2]) + [[[0.0]], [[50.0]], [[0.0]]])
+    state, everyone = moments.empty(2, tf.float64, is_dense=False), tf.fill([10], True)
+    for index in (0, 2):
+        state = moments.absorb(state, moments.collect(state, rows[index], everyone))
+        paused = moments.absorb(state, moments.collect(state, rows[1], everyone))
+        state = moments.moved(state, paused)
+    both = np.reshape([rows[0], rows[2]], [20, 2])
+    np.testing.assert_allclose(state.mean, both.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(state.squares, 20 * both.var(axis=0), rtol=1e-12)

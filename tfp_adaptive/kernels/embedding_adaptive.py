@@ -251,9 +251,10 @@ def last_step(axes: Axes, step: Tensor) -> Tensor:
       axes: of the algorithm.
       step: one that learns.
     """
+    num_steps = tf.cast(axes.num_adaptation_steps, step.dtype)
     if axes.shape.cycle is None:
-        return tf.equal(step + 1, axes.num_adaptation_steps)
-    return tf.equal(step, axes.shape.cycle.last_exploring(axes.num_adaptation_steps))
+        return tf.equal(step + 1, num_steps)
+    return tf.equal(step, axes.shape.cycle.last_exploring(num_steps))
 
 
 def count(info: Info, transition: Transition) -> Info:

@@ -92,7 +92,7 @@ def _init(design, axes, target, state):
         noise = lanes.last(state.memory).noise
         guess = axes.mover.stable_fraction * stable_scale(target.at(noise), state)
     if axes.pool_fn is not None:
-        # of the curvatures, of which the largest counts
+        # the mean of the curvatures, so that no flat replica widens the proposal
         total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
         guess = tf.math.rsqrt(total / count)
     factor = guess * axes.metric.unit(size, dtype)

@@ -152,7 +152,7 @@ def _init(axes, target, state):
     dtype, size = state.position.dtype, target.event.size
     guess = axes.mover.stable_fraction * stable_scale(target, state)
     if axes.pool_fn is not None:
-        # of the curvatures, of which the largest counts
+        # the mean of the curvatures, so that no flat replica widens the proposal
         total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
         guess = tf.math.rsqrt(total / count)
     factor = axes.metric.unit(size, dtype)

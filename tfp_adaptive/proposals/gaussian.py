@@ -172,9 +172,8 @@ def quasi_newton(
     penalty = 0.1 if penalty is None else penalty
     if not penalty > 0:
         raise ValueError(f'`penalty` must be positive; got {penalty!r}.')
-    ridge = functools.partial(
-        secants.least_squares, penalty=penalty, is_relative=relative_penalty is not False
-    )
+    is_relative = relative_penalty is None or bool(relative_penalty)
+    ridge = functools.partial(secants.least_squares, penalty=penalty, is_relative=is_relative)
     estimate = {'bfgs': secants.bfgs, 'sr1': secants.sr1, 'ls': ridge}[method]
     return GaussianProposal(
         num_lanes=memory,

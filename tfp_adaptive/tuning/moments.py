@@ -65,12 +65,14 @@ def absorb(moments: Moments, sums: Sums) -> Moments:
 def moved(state: Any, absorbed: Any) -> Any:
     """The state of an estimator without new rows, about the means that it would have with them.
 
+    Moments that hold rows stay as they are.
+
     Args:
-      state: a tuple that holds `Moments`, or one of them, without a row.
+      state: a tuple that holds `Moments`, or one of them.
       absorbed: the same with the rows.
     """
     if isinstance(state, Moments):
-        return state._replace(mean=absorbed.mean)
+        return state._replace(mean=tf.where(state.count > 0, state.mean, absorbed.mean))
     if not isinstance(state, tuple):
         return state
     leaves = [moved(*pair) for pair in zip(state, absorbed, strict=True)]

@@ -22,7 +22,7 @@ from tfp_adaptive.sampling.programs import xla
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
-from tfp_adaptive.sampling.programs.signatures import signature
+from tfp_adaptive.sampling.programs.signatures import GLOBALS, signature
 from tfp_adaptive.sampling.programs.statistics import (
     DrawRows,
     draw_statistics,
@@ -132,7 +132,10 @@ def find_setup(start: Start, settings: Settings, kept: Kept, *, is_refused: bool
     shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
     key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
     found = kept.get(key)
-    descriptions = {path: leaf.text for path, leaf in leaves.items()}
+    # what helpers are made of is told apart in this process, and is no setting of a checkpoint
+    descriptions = {
+        path: leaf.text for path, leaf in leaves.items() if GLOBALS not in path.split('.')
+    }
     if is_refused:
         settings = dataclasses.replace(settings, jit_compile=False)
     if found is None or is_refused:

@@ -18,6 +18,8 @@ import tensorflow as tf
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
 _UNSEEN = ('name', 'self', '__class__')
+GLOBALS = 'globals'
+"""In the path of a function that another one names: part of its code, and no setting."""
 
 
 class Same:
@@ -126,7 +128,7 @@ def _function_parts(function):
     for name in sorted(_names(code) & module.keys()):
         value = module[name]
         if inspect.isfunction(value) and value.__globals__ is module:
-            children.append((name, value))
+            children.append((f'{GLOBALS}.{name}', value))
         else:
             token.append(Same(value))
     return tuple(token), children
