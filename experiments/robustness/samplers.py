@@ -87,10 +87,10 @@ def num_gradients(run: tfpa.sampling.SampleRun) -> float:
       run: of `sample`.
     """
     phases = run.warmup_kernel_results, run.kernel_results
-    trees = [getattr(getattr(results, 'memory', ()), 'num_leapfrogs', None) for results in phases]
-    if all(each is not None for each in trees):
+    memories: list[Any] = [getattr(results, 'memory', ()) for results in phases]
+    if all(hasattr(memory, 'num_leapfrogs') for memory in memories):
         # of each chain, and not of the longest trajectory
-        return float(sum(np.mean(each) for each in trees))
+        return float(np.sum([np.mean(memory.num_leapfrogs) for memory in memories]))
     d = run.diagnostics
     gradients = (d.num_warmup_gradients or 0) + (d.num_sampling_gradients or 0)
     return gradients + 2 * (d.num_warmup_hessian_vector_products or 0)

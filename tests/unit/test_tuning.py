@@ -428,7 +428,8 @@ def test_a_first_window_far_from_zero(metric, seed):
 
 def test_moments_that_hold_rows_do_not_move(rng):
     """A plan may pause within a window."""
-    rows = tf.constant(rng.normal(size=[3, 10, 2]) + [[[0.0]], [[50.0]], [[0.0]]])
+    offsets = np.array([0.0, 50.0, 0.0])[:, np.newaxis, np.newaxis]
+    rows = tf.constant(rng.normal(size=[3, 10, 2]) + offsets)
     state, everyone = moments.empty(2, tf.float64, is_dense=False), tf.fill([10], True)
     for index in (0, 2):
         state = moments.absorb(state, moments.collect(state, rows[index], everyone))
