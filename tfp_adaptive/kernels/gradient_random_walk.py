@@ -18,7 +18,9 @@ class GradientAdaptiveRandomWalk(adaptive.GradientAdaptiveKernel):
             C    <- optimizer step up min(0, log pi(q') - log pi(q)) + beta log|det C|
             beta <- beta (1 + rate (acceptance - target_accept_prob)), at most 10
 
-    Cost: one gradient, at q', until it is frozen; then it evaluates the log-density alone.
+    Cost: one gradient, at q', until it is frozen; then it evaluates the log-density alone. Until
+    then it rejects moves to where the gradient is not finite, even if the density is, and counts
+    them in `info.num_nonfinite`.
 
     Reference: M. Titsias, P. Dellaportas. Gradient-based adaptive Markov chain Monte Carlo.
     NeurIPS 2019. Section 3.1. The published optimizer is `optimizers.rmsprop(5e-5)` on

@@ -10,7 +10,9 @@ def expected_squared_jump_distance() -> Objective:
     """Loss -a |q' - q|^2 with a the acceptance probability; no entropy term.
 
     A rival of the generalised speed measure: it is dominated by the widest coordinates, so on
-    ill-conditioned targets the narrow scale sets the step and the wide ones the objective.
+    ill-conditioned targets the narrow scale sets the step and the wide ones the objective. As
+    published it has the units of the state, squared: it wants coordinates whose scales are
+    within a few orders of magnitude of 1.
 
     Returns:
       An `Objective`.

@@ -12,7 +12,8 @@ def l2hmc(decay: float = 0.99) -> Objective:
     """Loss lambda / (a d^2) - a d^2 / lambda with d = |q' - q|; no entropy term.
 
     lambda is a moving average of a d^2 over steps and chains; it starts at 1 and is updated after
-    its use. The ratio a d^2 / lambda is bounded below by 1e-4, where the loss is 1e4.
+    its use. The ratio a d^2 / lambda is bounded below by 1e-4, where the loss is 1e4. So
+    scales of 1e-5 and less are not learned: it wants coordinates of scales not far from 1.
 
     Args:
       decay: of the moving average, in [0, 1).
