@@ -27,7 +27,8 @@ def default_kernel(event_size: int) -> functools.partial:
     one leapfrog step there is no Hessian-vector product, and of all settings tried it has the most
     effective samples per gradient on regressions and Gaussian processes. In hundreds of badly
     conditioned dimensions it has not learned enough after 1,000 steps; two leapfrog steps have, at
-    eight times the gradients of warm-up. `python -m experiments run defaults` compares them, and others.
+    eight times the gradients of warm-up. `python -m experiments run defaults` compares them, and
+    others.
 
     Args:
       event_size: dimensions of the target; from `MANY_DIMENSIONS` on it is two leapfrog steps.
