@@ -20,8 +20,14 @@ from tests.support.statistics import DETECTION, FALSE_ALARM, invariance_p_value
 
 TARGET = targets.SKEWED
 
-in_parts_and_within_walls = catalogue.in_depth(
-    where=catalogue.ON_ANY_CHAINS.__contains__, representatives=('hmc2_momentum', 'random_walk')
+_FEW = ('hmc2_momentum', 'random_walk')
+
+in_parts = catalogue.in_depth(where=catalogue.ON_ANY_CHAINS.__contains__, representatives=_FEW)
+
+within_walls = catalogue.in_depth(
+    # the L2HMC objective learns moves there that are hardly ever accepted
+    where=lambda entry: entry in catalogue.ON_ANY_CHAINS and 'l2hmc' not in entry.name,
+    representatives=_FEW,
 )
 
 
@@ -53,12 +59,12 @@ def test_invariance_of_a_flow_over_two_steps(seed):
     _check(catalogue.bold(FLOW_OF_TWO_STEPS, TARGET, seed), TARGET, seed)
 
 
-@in_parts_and_within_walls
+@in_parts
 def test_invariance_of_a_state_in_parts_and_two_chain_dimensions(entry, seed):
     _check(catalogue.bold(entry, targets.LIST, seed), targets.LIST, seed, (5, 10_000))
 
 
-@in_parts_and_within_walls
+@within_walls
 def test_invariance_within_walls(entry, seed):
     """A trajectory may cross a region of zero density but must not end in it."""
     _check(catalogue.bold(entry, targets.BOX, seed), targets.BOX, seed)
