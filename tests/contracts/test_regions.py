@@ -117,26 +117,34 @@ def _with_gaps(x):
     return tf.where(x[..., 1] > 50, impossible, targets.NAN_REGION.log_prob(x))
 
 
-@pytest.mark.parametrize('name', _MAKERS)
-def test_nothing_is_learned_from_chains_without_density(name, seed):
-    """What is learned beside them, with the same noise, is what is learned without them."""
-    kernel = _MAKERS[name](_with_gaps, 5)
-    good = slice(0, 4)
-    inside = targets.NAN_REGION.draw(seed, [4], 'float64')
-    state = tf.concat([inside, tf.constant(WITHOUT_DENSITY, tf.float64)], axis=0)
+_GOOD = slice(0, 4)
+
+
+def _beside(kernel, state, seed):
+    """What two steps lead to, as it is and for the good chains alone, with the same noise."""
     results = kernel.bootstrap_results(state)
-    np.testing.assert_array_equal(np.isfinite(results.target_log_prob), [True] * 4 + [False] * 5)
-    alone = kernel.bootstrap_results(state[good])
+    alone = kernel.bootstrap_results(state[_GOOD])
     assert_identical(results.adaptation, alone.adaptation)
     noises = [draw_noise(kernel, state, [seed, step]) for step in range(2)]
     together = injected_steps(kernel, state, slice(None), results, noises)
-    expected = injected_steps(kernel, state, good, alone, noises)
-    for (transition, learned, _), (own, own_learned, _) in zip(together, expected, strict=True):
+    expected = injected_steps(kernel, state, _GOOD, alone, noises)
+    for (_, learned, _), (_, own_learned, _) in zip(together, expected, strict=True):
         assert_close(learned, own_learned, rtol=1e-9)
-        assert_close(rows_of(transition, good), own, rtol=1e-9)
-        assert not np.any(transition.is_accepted[4:])
-    np.testing.assert_array_equal(together[-1][0].state.position[4:], state[4:])
     assert not is_identical(own_learned.preconditioner, alone.adaptation.preconditioner)
+    return results, zip(together, expected, strict=True)
+
+
+@pytest.mark.parametrize('name', _MAKERS)
+def test_nothing_is_learned_from_chains_without_density(name, seed):
+    """What is learned beside them, with the same noise, is what is learned without them."""
+    inside = targets.NAN_REGION.draw(seed, [4], 'float64')
+    state = tf.concat([inside, tf.constant(WITHOUT_DENSITY, tf.float64)], axis=0)
+    results, steps = _beside(_MAKERS[name](_with_gaps, 5), state, seed)
+    np.testing.assert_array_equal(np.isfinite(results.target_log_prob), [True] * 4 + [False] * 5)
+    for (transition, _, _), (own, _, _) in steps:
+        assert_close(rows_of(transition, _GOOD), own, rtol=1e-9)
+        assert not np.any(transition.is_accepted[4:])
+    np.testing.assert_array_equal(transition.state.position[4:], state[4:])
 
 
 def _without_score(x):
@@ -151,19 +159,10 @@ def _without_score(x):
 )
 def test_nothing_is_learned_from_chains_without_score(entry, seed):
     """They can never move either."""
-    kernel = entry.make(_without_score, 5)
-    good = slice(0, 4)
     inside = targets.NAN_REGION.draw(seed, [4], 'float64')
     state = tf.concat([inside, tf.constant([[0, 0, 0, 60.0]], tf.float64)], axis=0)
-    results = kernel.bootstrap_results(state)
+    results, steps = _beside(entry.make(_without_score, 5), state, seed)
     assert np.all(np.isfinite(results.target_log_prob))
     assert not np.all(np.isfinite(results.grads_target_log_prob[0][4]))
-    alone = kernel.bootstrap_results(state[good])
-    assert_identical(results.adaptation, alone.adaptation)
-    noises = [draw_noise(kernel, state, [seed, step]) for step in range(2)]
-    together = injected_steps(kernel, state, slice(None), results, noises)
-    expected = injected_steps(kernel, state, good, alone, noises)
-    for (_, learned, info), (_, own_learned, own_info) in zip(together, expected, strict=True):
-        assert_close(learned, own_learned, rtol=1e-9)
+    for (_, _, info), (_, _, own_info) in steps:
         assert int(info.num_nonfinite - own_info.num_nonfinite) > 0
-    assert not is_identical(own_learned.preconditioner, alone.adaptation.preconditioner)

@@ -1,5 +1,7 @@
 """A first guess of a safe proposal scale, from two gradients."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
@@ -36,3 +38,16 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
     usable &= tf.math.is_finite(curvature) & (curvature > 0)
     largest = tf.reduce_max(tf.where(usable, curvature, tf.zeros_like(curvature)))
     return tf.math.rsqrt(tf.where(largest > 0, largest, tf.ones_like(largest)))
+
+
+def pooled(scale: tf.Tensor, pool_fn: Callable[[list], list] | None) -> tf.Tensor:
+    """The scale of the mean curvature over replicas, so that a flat one does not widen it.
+
+    Args:
+      scale: of this replica, a scalar.
+      pool_fn: of the kernel, or `None` for a single replica.
+    """
+    if pool_fn is None:
+        return scale
+    total, count = pool_fn([1 / tf.square(scale), tf.ones_like(scale)])
+    return tf.math.rsqrt(total / count)

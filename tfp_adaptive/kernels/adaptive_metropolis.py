@@ -30,10 +30,9 @@ class AdaptiveMetropolis(base.SamplerKernel):
 
     Cost: one evaluation of the log-density a step. The learned lambda L is
     `kernel_results.adaptation.preconditioner`; `frozen` returns it as a kernel without adaptation
-    code. L is updated once what it has not taken in yet has a weight of
-    a tenth, at most once in D / 8 steps, and again after the last step that learns; so a step costs
-    O(D^2). State parts may have any shapes; L acts on their
-    concatenation of size D.
+    code. L is updated once what it has not taken in yet has a weight of a tenth, at most once in D
+    / 8 steps, and again after the last step that learns; so a step costs O(D^2). State parts may
+    have any shapes; L acts on their concatenation of size D.
 
     Reference: C. Andrieu, J. Thoms. A tutorial on adaptive MCMC. Statistics and Computing 2008.
     Algorithms 2, 3 and 4; H. Haario, E. Saksman, J. Tamminen. An adaptive Metropolis algorithm.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, random
-from tfp_adaptive.internal.curvature import stable_scale
+from tfp_adaptive.internal.curvature import pooled, stable_scale
 from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.kernels import geometry, metropolis
 from tfp_adaptive.kernels.totals import means as means_of
@@ -264,11 +264,7 @@ def geometry_of(axes: Axes, target: LogDensity) -> geometry.Geometry:
 
 def _init(axes, target, state):
     dtype = state.position.dtype
-    guess = axes.proposal.stable_fraction * stable_scale(target, state)
-    if axes.pool_fn is not None:
-        # the mean of the curvatures, so that no flat replica widens the proposal
-        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
-        guess = tf.math.rsqrt(total / count)
+    guess = pooled(axes.proposal.stable_fraction * stable_scale(target, state), axes.pool_fn)
     parameters = geometry.initial_parameters(axes.preconditioner, target.event, dtype, guess)
     tangent = geometry_of(axes, target).log_det_gradient(parameters)
     return Adaptation(

@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, random
-from tfp_adaptive.internal.curvature import stable_scale
+from tfp_adaptive.internal.curvature import pooled, stable_scale
 from tfp_adaptive.kernels import lanes, metropolis, windowed
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
 from tfp_adaptive.kernels.marginal_design import Design, Draw, Marginal, Scaled
@@ -91,10 +91,7 @@ def _init(design, axes, target, state):
     if design.proposal.uses_score:
         noise = lanes.last(state.memory).noise
         guess = axes.mover.stable_fraction * stable_scale(target.at(noise), state)
-    if axes.pool_fn is not None:
-        # the mean of the curvatures, so that no flat replica widens the proposal
-        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
-        guess = tf.math.rsqrt(total / count)
+    guess = pooled(guess, axes.pool_fn)
     factor = guess * axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.zeros([], dtype))
     learning = windowed.Tuning(rule, axes.metric.init(size, dtype), factor)

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.internal.curvature import stable_scale
+from tfp_adaptive.internal.curvature import pooled, stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule, moments
@@ -150,11 +150,7 @@ def fixed_sampler(mover: Mover, parameters: Any) -> Sampler:
 
 def _init(axes, target, state):
     dtype, size = state.position.dtype, target.event.size
-    guess = axes.mover.stable_fraction * stable_scale(target, state)
-    if axes.pool_fn is not None:
-        # the mean of the curvatures, so that no flat replica widens the proposal
-        total, count = axes.pool_fn([1 / tf.square(guess), tf.ones_like(guess)])
-        guess = tf.math.rsqrt(total / count)
+    guess = pooled(axes.mover.stable_fraction * stable_scale(target, state), axes.pool_fn)
     factor = axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.math.log(guess))
     return Adaptation(
