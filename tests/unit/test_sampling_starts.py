@@ -66,7 +66,7 @@ def test_a_small_change_of_the_target_is_seen(num_rows, rng, stateless_seed):
     first = kept_with(target.log_prob).get(key)
     start_of(target.log_prob, stateless_seed, state)
     assert kept_with(target.log_prob).get(key) is first
-    target.prior_scale = 2.5
+    target.prior_scale = 1.1
     start_of(target.log_prob, stateless_seed, state)
     assert kept_with(target.log_prob).get(key) is not first
 
