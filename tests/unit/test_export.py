@@ -1,6 +1,7 @@
 """Runs in ArviZ: the schema, ArviZ's own figures and plots, files, and both of its containers."""
 
 import datetime
+import functools
 import re
 import sys
 import types
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import xarray
 
+import tfp_adaptive as tfpa
 from tests.support import runs
 from tfp_adaptive.sampling.running import thinning
 
@@ -77,6 +79,15 @@ def test_every_draw_has_as_many_steps_where_earlier_draws_were_thrown_away(monke
     run = runs.gaussian_run.__wrapped__()
     count = int(re.search(r'one every (\d+) steps', run.stop_reason)[1])
     np.testing.assert_array_equal(run.to_arviz()['sample_stats']['n_steps'], 2 * count)
+
+
+def test_steps_whose_number_is_drawn():
+    kernel = functools.partial(tfpa.WindowedHMC, num_leapfrog_steps=[1, 2, 7])
+    run = runs.gaussian_run(kernel=kernel)
+    counts = np.concatenate([[1], run.statistics.num_gradients])
+    assert len(set(np.diff(counts))) == 3
+    for steps in run.to_arviz()['sample_stats']['n_steps']:
+        np.testing.assert_array_equal(steps, np.diff(counts))
 
 
 def test_steps_of_a_frozen_kernel_with_a_warm_up():

@@ -4,6 +4,7 @@ import copy
 import functools
 import gc
 import pickle
+import types
 import weakref
 
 import numpy as np
@@ -168,6 +169,24 @@ def test_the_text_of_a_function_follows_its_code():
         lambda s, k: [x + 2 for x in (s, k)],
     ]
     assert len({text(other) for other in others}) == len(others)
+
+
+def test_the_text_of_a_set_does_not_depend_on_its_order():
+    """That of strings is another in every process; that of these numbers is that of insertion."""
+
+    def is_member(s, k):
+        return s in {0, 8}
+
+    code = is_member.__code__
+    other = tuple(frozenset([8, 0]) if x == {0, 8} else x for x in code.co_consts)
+    assert repr(code.co_consts) != repr(other)
+    twin = types.FunctionType(code.replace(co_consts=other), {}, 'is_member')
+    twin.__qualname__ = is_member.__qualname__
+    (text,), (twin_text,) = (
+        {leaf.text for leaf in signature(function, 'trace_fn').values() if 'is_member' in leaf.text}
+        for function in (is_member, twin)
+    )
+    assert text == twin_text
 
 
 def test_a_class_that_is_defined_once_more_is_another():

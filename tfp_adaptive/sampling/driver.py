@@ -167,6 +167,6 @@ def sample(
             warnings.warn(str(refusal), stacklevel=3)
             setup = find_setup(start, settings, kept, is_refused=True)
             finished = run_phases(start, setup, store, orders)
-        run = make_run(start.model, setup, finished)
+        run = make_run(start, setup, finished)
     emit(run.warnings, stacklevel=3)
     return run

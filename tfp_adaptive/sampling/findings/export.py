@@ -136,10 +136,13 @@ def _sample_stats(run) -> dict[str, np.ndarray]:
         'n_steps': kept.num_leapfrog_steps,
     }
     if isinstance(run.frozen_kernel, FrozenKernel) and run.kernel_results.grads_target_log_prob:
-        # a leapfrog step takes one gradient; the count goes on from draws that were thrown away
-        counts = kept.num_gradients
-        each = np.diff(counts)[:1] if len(counts) > 1 else counts - 1
-        stats['n_steps'] = _shared(np.repeat(each, len(counts)), run.batch_shape)
+        # a leapfrog step takes one gradient
+        steps = np.diff(kept.num_gradients)
+        first = kept.num_gradients[:1] - 1
+        if len(steps) and first > steps.max():
+            # the count goes on from draws that were thrown away
+            first = steps[:1]
+        stats['n_steps'] = _shared(np.concatenate([first, steps]), run.batch_shape)
     return {
         name: _by_chain(values, run.batch_shape)
         for name, values in stats.items()

@@ -2,24 +2,26 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.kernels.marginal_base import MarginalKernel
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
 from tfp_adaptive.sampling.findings.sample_run import SampleRun, Timings
+from tfp_adaptive.sampling.findings.tails import heaviest_tail
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import find_field
 from tfp_adaptive.sampling.running.phases import Finished
-from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.sampling.targets.starts import Start
 
 
-def make_run(model: Model, setup: Setup, finished: Finished) -> SampleRun:
+def make_run(start: Start, setup: Setup, finished: Finished) -> SampleRun:
     """Everything a run leaves behind.
 
     Args:
-      model: the target.
+      start: of the chains.
       setup: kernel and programs.
       finished: the run.
     """
     warmup, drawn = finished.warmup, finished.drawn
-    rows, last = drawn.rows, drawn.position
+    rows, last, model = drawn.rows, drawn.position, start.model
     frozen_kernel = setup.freeze(warmup, drawn.is_delayed)
     return SampleRun(
         states=rows.states(model.structure),
@@ -43,6 +45,9 @@ def make_run(model: Model, setup: Setup, finished: Finished) -> SampleRun:
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
         is_delayed=drawn.is_delayed,
+        heaviest_tail=None
+        if isinstance(frozen_kernel, MarginalKernel)
+        else heaviest_tail(rows.parts, model.names, len(start.batch_shape), start.density.scores),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
     )
 

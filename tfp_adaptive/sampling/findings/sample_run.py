@@ -16,6 +16,7 @@ from tfp_adaptive.sampling.findings import convergence, export
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
 from tfp_adaptive.sampling.findings.learned import LearnedProposal, learned_proposal
 from tfp_adaptive.sampling.findings.summary import Summary, summarise
+from tfp_adaptive.sampling.findings.tails import Tail
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class SampleRun:
       is_converged: whether `until` was met; `None` for a run without it.
       is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
         `num_steps_between_results` of `sample`.
+      heaviest_tail: (name, shape, standard error) of the coordinate with the largest kurtosis, if
+        that is above 5: its tail is like x^(-1 / shape), of an exponential if the shape is 0.
     """
 
     states: Any
@@ -81,6 +84,7 @@ class SampleRun:
     stop_reason: str = ''
     is_converged: bool | None = None
     is_delayed: bool = False
+    heaviest_tail: Tail | None = None
 
     def __repr__(self) -> str:
         """What was drawn, and how it went; never the draws themselves."""

@@ -153,6 +153,16 @@ def _name(value):
 
 
 def _code_digest(code):
-    constants = [_code_digest(x) if inspect.iscode(x) else repr(x) for x in code.co_consts]
-    content = repr((code.co_code, constants, code.co_names))
+    content = repr((code.co_code, _constant(code.co_consts), code.co_names))
     return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _constant(value):
+    """Text of a constant of code; strings in a set have another order in every process."""
+    if inspect.iscode(value):
+        return _code_digest(value)
+    if isinstance(value, tuple):
+        return f'({", ".join(map(_constant, value))})'
+    if isinstance(value, frozenset):
+        return f'{{{", ".join(sorted(map(_constant, value)))}}}'
+    return repr(value)

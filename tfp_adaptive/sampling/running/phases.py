@@ -127,7 +127,7 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
         count, is_delayed, missing = _next_steps(drawn, missing, setup.can_delay, start)
         if count == program.steps_per_row:
             break
-        phase = f'thinned-{count}'
+        phase = f'thinned-{count}-delayed' if is_delayed else f'thinned-{count}'
         first = store.restore(phase, drawn.position.anew())
         program = setup.make_sampling(warmup.position, first, count, is_delayed)
         seed = random.fold_in(orders.sampling_seed, count)

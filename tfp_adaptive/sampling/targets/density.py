@@ -1,4 +1,4 @@
-"""A target as a compiled density: its values, and where they are finite."""
+"""A target as a compiled density: its values, its scores, and where both are finite."""
 
 import contextlib
 import dataclasses
@@ -47,8 +47,16 @@ class Density:
         """
         shapes = _MODEL_SHAPES if self.model.event_shapes else _SHAPES
         with user_code.explained('target', parts, shapes=shapes), _dtypes_explained(parts):
-            log_probs, is_finite = self._compiled(parts)
+            log_probs, is_finite, _ = self._compiled(parts)
         return log_probs, is_finite.numpy()
+
+    def scores(self, parts: list) -> list[tf.Tensor]:
+        """Derivatives of the log-densities by every part, of the shapes of the parts.
+
+        Args:
+          parts: of shapes that were evaluated before.
+        """
+        return self._compiled([tf.convert_to_tensor(part) for part in parts])[2]
 
     def _evaluate(self, parts):
         parts = [tf.identity(part) for part in parts]
@@ -58,12 +66,12 @@ class Density:
         gradients = tape.gradient(
             log_probs, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         is_finite = tf.math.is_finite(log_probs)
         for part, gradient in zip(parts, gradients, strict=True):
-            gradient = tf.convert_to_tensor(gradient)
             event_axes = list(range(log_probs.shape.rank, part.shape.rank))
             is_finite &= tf.reduce_all(tf.math.is_finite(gradient), axis=event_axes)
-        return log_probs, is_finite
+        return log_probs, is_finite, gradients
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ class Start:
     """Where the chains start.
 
     Attributes:
-      model: the target.
+      density: of the target.
       state: unconstrained, as the kernel takes it.
       batch_shape: chain dimensions.
       num_moved: chains whose own start had no finite density or gradient, and that start from the
@@ -36,12 +36,17 @@ class Start:
       key: says which state the target takes, for what is kept with it.
     """
 
-    model: Model
+    density: Density
     state: Any
     batch_shape: tuple[int, ...]
     num_moved: int
     fingerprint: Fingerprint
     key: Hashable
+
+    @property
+    def model(self) -> Model:
+        """The target."""
+        return self.density.model
 
     @property
     def num_chains(self) -> int:
@@ -101,7 +106,7 @@ def find_start(
     if found is None:
         found = kept.put(key, (density, fingerprint(model, parts)))
     state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
-    return Start(density.model, state, tuple(log_probs.shape), num_moved, found[1], key)
+    return Start(density, state, tuple(log_probs.shape), num_moved, found[1], key)
 
 
 def _unchanged(kept, key):
