@@ -19,7 +19,7 @@ from tests.contracts.comparisons import assert_identical
 from tests.integration import killed_runs
 from tests.integration.killed_runs import SHORT, gaussian, run
 from tests.support.processes import run_python
-from tfp_adaptive.sampling import coordinates, figures
+from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.programs import arrival, programs
 from tfp_adaptive.sampling.storage import checkpoint
 
@@ -58,13 +58,13 @@ def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
 
     starts = np.array([[-200.0, 0], [40, 40], [50, 50], [60, 60]], np.float32)
     settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120, 'target': half_line}
-    ways, running = [], arrival.running
+    ways, explained = [], arrival.explained
 
     def on_the_way(*args, **kwargs):
         ways.append(args)
-        return running(*args, **kwargs)
+        return explained(*args, **kwargs)
 
-    monkeypatch.setattr(arrival, 'running', on_the_way)
+    monkeypatch.setattr(arrival, 'explained', on_the_way)
     first = run(initial_state=starts, **settings)
     assert first.diagnostics.num_moved_starts == 1
     assert len(ways) == 1
@@ -314,7 +314,6 @@ def test_draws_stay_on_the_disk(tmp_path, monkeypatch):
     """Memory does not grow with the draws; without a checkpoint it does."""
     # what is computed, and looked at, in one piece
     monkeypatch.setattr(programs, '_MAX_CHUNK_ROWS', 200)
-    monkeypatch.setattr(figures, '_BLOCK_BYTES', 2**20)
     monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 2**20)
 
     def run_wide(num_results, path):

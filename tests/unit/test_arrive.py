@@ -12,6 +12,7 @@ import tfp_adaptive as tfpa
 from tests.support.statistics import FALSE_ALARM, largest_z
 from tests.unit.problems import packed
 from tfp_adaptive.internal import lbfgs
+from tfp_adaptive.sampling.compiled import XLA
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.tuning import arrive
@@ -199,7 +200,7 @@ def test_sample_walks_into_a_funnel(rng, seed):
     kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
     state = starts(rng, 101, radius=10.0)
     start = types.SimpleNamespace(state=state, batch_shape=(NUM_CHAINS,))
-    go = make_arrival(kernel, kernel.bootstrap_results, start, jit_compile=False)
+    go = make_arrival(kernel, kernel.bootstrap_results, start, XLA(False))
     position = Position(state, kernel.bootstrap_results(state))
     arrived = go(position, tf.constant([seed, 0]), 400)
     assert np.min(volatility(state)) < -1e5

@@ -252,7 +252,7 @@ def test_short_and_absent_adaptations_are_not_judged(draws):
 
 def test_emitted_warnings_point_at_the_caller():
     with pytest.warns(convergence.SamplingWarning) as caught:
-        convergence.emit(('first.', 'second.'), stacklevel=1)
+        convergence.emit(('first.', 'second.'))
     assert [str(warning.message) for warning in caught] == ['first.', 'second.']
     assert {warning.filename for warning in caught} == {__file__}
     assert issubclass(convergence.SamplingWarning, UserWarning)

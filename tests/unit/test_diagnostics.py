@@ -97,7 +97,7 @@ def test_effective_size_of_draws_that_alternate(rng, num_chains, noise):
 def test_blocks_change_nothing(rng, monkeypatch):
     draws = rng.standard_normal([50, NUM_CHAINS, 7])
     whole = tfpa.sampling.diagnose(draws, 1)
-    monkeypatch.setattr(figures, '_BLOCK_BYTES', 1)
+    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 1)
     for a, b in zip(whole, tfpa.sampling.diagnose(draws, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 

@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import factorization
 from tfp_adaptive.sampling import cholesky
-from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.compiled import XLA, Compiled
 
 tfd = tfp.distributions
 
@@ -89,7 +89,7 @@ def test_gradients_of_mapped_factors(depth, in_function, rng):
         return tf.vectorized_map(lambda some: mapped(some, depth - 1), matrices)
 
     expected = gradient(tf.linalg.cholesky, matrices)
-    compiled = Compiled(lambda matrices: gradient(mapped, matrices), jit_compile=True)
+    compiled = Compiled(lambda matrices: gradient(mapped, matrices), XLA(True))
     np.testing.assert_allclose(compiled(matrices), expected, rtol=1e-7, atol=1e-9)
 
 
@@ -151,11 +151,11 @@ def test_nothing_is_replaced_after_an_error():
         raise KeyError
 
     with pytest.raises(KeyError):
-        Compiled(fails, jit_compile=True)(tf.zeros([]))
+        Compiled(fails, XLA(True))(tf.zeros([]))
     assert tf.linalg.cholesky is own
 
 
 @pytest.mark.parametrize('shape', [[3], [2, 3], [2, 4, 3]])
 def test_what_is_not_square_is_refused_as_ever(shape):
     with pytest.raises(ValueError, match='must be'):
-        Compiled(lambda x: tf.linalg.cholesky(x), jit_compile=True)(tf.ones(shape))
+        Compiled(lambda x: tf.linalg.cholesky(x), XLA(True))(tf.ones(shape))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs.programs import (
     Chunk,
     Pace,
@@ -98,7 +98,7 @@ def test_sums_over_steps_and_chains(steps_per_row, rng):
         lambda state, _: state,
         (state, results),
         steps_per_row=steps_per_row,
-        jit_compile=False,
+        xla=XLA(False),
     )
     chunk = program.advance(state, results, tf.constant([0, 1]), tf.constant(0), tf.constant(4))
     accept_prob = np.exp(np.minimum(np.nan_to_num(ratios, nan=-np.inf, neginf=-np.inf), 0))
@@ -137,7 +137,7 @@ def test_a_run_starts_below_the_pace_of_the_last_one(monkeypatch):
     seen = []
 
     class HasRun:
-        is_new = is_compiling = False
+        is_new = False
 
         def __call__(self, state, results, seed, first, count):
             seen.append(int(count))
@@ -147,7 +147,12 @@ def test_a_run_starts_below_the_pace_of_the_last_one(monkeypatch):
     pace.num_rows = 640
     monkeypatch.setattr(pace, 'learn', lambda *_: None)
     program = SimpleNamespace(
-        pace=pace, advance=HasRun(), steps_per_row=1, capacity=100, arguments=()
+        pace=pace,
+        advance=HasRun(),
+        steps_per_row=1,
+        capacity=100,
+        has_acceptance=False,
+        arguments=(),
     )
     store = SimpleNamespace(begin=lambda: None, save=lambda: None, moved=lambda *_: None)
     rows = SimpleNamespace(append=lambda leaves: None)

@@ -48,7 +48,7 @@ def test_the_standard_error_is_that_of_the_mean(rng):
 
 def test_blocks_change_nothing(states, monkeypatch):
     whole = runs.run_of_draws(states).summary()
-    monkeypatch.setattr('tfp_adaptive.sampling.findings.summary._BLOCK_BYTES', 1)
+    monkeypatch.setattr('tfp_adaptive.sampling.coordinates._BLOCK_BYTES', 1)
     blocks = runs.run_of_draws(states).summary()
     for heading, column in whole.columns.items():
         np.testing.assert_allclose(column, blocks.columns[heading], rtol=1e-6)

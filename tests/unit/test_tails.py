@@ -10,7 +10,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from tests.support import runs
-from tfp_adaptive.sampling import SamplingWarning
+from tfp_adaptive.sampling import SamplingWarning, coordinates
 from tfp_adaptive.sampling.findings import tails
 
 NUM_RESULTS, NUM_CHAINS = 1000, 10
@@ -135,7 +135,7 @@ def test_blocks_change_nothing(rng, monkeypatch):
     draws = rng.standard_t(3, size=[NUM_RESULTS, NUM_CHAINS, 7])
     score = functools.partial(student_score, degrees=3)
     whole = tail_of(draws, score)
-    monkeypatch.setattr(tails, '_BLOCK_BYTES', 2 * 8 * NUM_RESULTS * NUM_CHAINS)
+    monkeypatch.setattr(coordinates, '_BLOCK_BYTES', 2 * 8 * NUM_RESULTS * NUM_CHAINS)
     assert tail_of(draws, score) == whole
 
 

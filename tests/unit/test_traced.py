@@ -12,7 +12,8 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.internal import graphs
 from tfp_adaptive.sampling import cholesky
-from tfp_adaptive.sampling.programs import arrival, xla
+from tfp_adaptive.sampling.compiled import XLA
+from tfp_adaptive.sampling.programs import arrival, where_xla_pays
 from tfp_adaptive.sampling.targets.traced import Traced
 
 STATE = tf.zeros([4, 2])
@@ -177,14 +178,14 @@ def test_copies_forget_their_traces(again):
 
 def test_steps_written_out_are_not_compiled():
     with pytest.warns(UserWarning, match='`tf.while_loop`'):
-        assert not xla.compiles(kernel_of(runge_kutta(8)), STATE)
+        assert not where_xla_pays.compiles(kernel_of(runge_kutta(8)), STATE)
 
 
 @pytest.mark.parametrize(
     'log_prob', [normal, correlated, layers, runge_kutta(3), runge_kutta(50, True)]
 )
 def test_ordinary_targets_are_compiled(log_prob, recwarn):
-    assert xla.compiles(kernel_of(log_prob), STATE)
+    assert where_xla_pays.compiles(kernel_of(log_prob), STATE)
     assert not recwarn
 
 
@@ -201,13 +202,13 @@ def test_steps_within_a_loop_or_a_function_count():
 
     for log_prob in (inner, looped):
         with pytest.warns(UserWarning, match='XLA would not come to an end'):
-            assert not xla.compiles(kernel_of(log_prob), STATE)
+            assert not where_xla_pays.compiles(kernel_of(log_prob), STATE)
 
 
 def test_the_flag_and_other_densities_are_left_to_xla(monkeypatch, recwarn):
-    assert xla.compiles(types.SimpleNamespace(target_log_prob_fn=runge_kutta(8)), STATE)
+    assert where_xla_pays.compiles(types.SimpleNamespace(target_log_prob_fn=runge_kutta(8)), STATE)
     monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false')
-    assert xla.compiles(kernel_of(runge_kutta(8)), STATE)
+    assert where_xla_pays.compiles(kernel_of(runge_kutta(8)), STATE)
     assert not recwarn
 
 
@@ -230,9 +231,8 @@ def test_sample_ends_where_xla_would_not():
 def test_the_arrival_is_compiled_only_where_there_is_a_loop(monkeypatch):
     within = tf.function(runge_kutta(3, in_loop=True), autograph=False)
     start = types.SimpleNamespace(state=STATE, batch_shape=(4,))
-    found = []
-    monkeypatch.setattr(arrival, 'Compiled', lambda _, jit_compile: found.append(jit_compile))
+    found, xla = [], XLA(True)
+    monkeypatch.setattr(arrival, 'Compiled', lambda _, xla: found.append(xla))
     for log_prob in (runge_kutta(3, in_loop=True), lambda q: within(q), runge_kutta(3)):
-        arrival.make_arrival(kernel_of(log_prob), None, start, jit_compile=True)
-    arrival.make_arrival(kernel_of(runge_kutta(3, in_loop=True)), None, start, jit_compile=False)
-    assert found == [True] * 4 + [False] * 4
+        arrival.make_arrival(kernel_of(log_prob), None, start, xla)
+    assert found == [xla] * 4 + [None] * 2

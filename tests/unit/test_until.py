@@ -11,7 +11,7 @@ from tfp_adaptive.sampling.running.until import check_until, goals, judge
 
 def verdict(until, states, parts=None, *, is_last=False):
     parts = [states] if parts is None else parts
-    return judge(until, diagnose(states, 1), states, parts, batch_rank=1, is_last=is_last)
+    return judge(until, diagnose(states, 1), parts, batch_rank=1, is_last=is_last)
 
 
 @pytest.fixture

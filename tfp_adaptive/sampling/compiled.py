@@ -1,36 +1,39 @@
 """Functions of tensors, traced once for every shape of their arguments."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.sampling import cholesky
+from tfp_adaptive.sampling import cholesky, user_code
+
+
+@dataclass
+class XLA:
+    """Whether XLA compiles the programs of a target; no more once it has refused one of them."""
+
+    is_on: bool
 
 
 class Compiled:
-    """`tf.function` without its warning that a function made anew for every target retraces."""
+    """A function as a graph; compiled by XLA, or without it where XLA refuses."""
 
-    def __init__(self, fn: Callable, jit_compile: bool = False):
+    def __init__(self, fn: Callable, xla: XLA | None = None):
         """Initializes this function.
 
         Args:
-          fn: of nests of tensors.
-          jit_compile: whether to compile with XLA.
+          fn: of nests of tensors, without side effects.
+          xla: whether XLA is to compile it. Default `None`: no.
         """
-        self._jit_compile = jit_compile
-        self._function = tf.function(fn, autograph=False, jit_compile=jit_compile)
+        self._fn, self._xla = fn, xla or XLA(False)
+        self._functions: dict[bool, Any] = {}
         self._traces: dict[tuple, Callable] = {}
 
     @property
     def is_new(self) -> bool:
         """Whether it has never returned anything."""
         return not self._traces
-
-    @property
-    def is_compiling(self) -> bool:
-        """Whether XLA compiles it when it is called next."""
-        return self._jit_compile and self.is_new
 
     def __call__(self, *args: Any) -> Any:
         """What the function returns.
@@ -40,14 +43,33 @@ class Compiled:
         """
         leaves = tf.nest.flatten(args, expand_composites=True)
         key = tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves)
-        trace = self._traces.get(key) or self._trace(args)
-        results = trace(*args)
+        if key in self._traces:
+            return self._traces[key](*args)
+        try:
+            trace = self._trace(args)
+            results = trace(*args)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+            if not self._xla.is_on:
+                raise
+            user_code.warn(
+                'XLA cannot compile `target` or `kernel`; `sample` goes on without it: pass '
+                'jit_compile=False to do so at once, or write an AutoBatched model with the class '
+                'of the same name without it, which XLA compiles more often. It says: '
+                f'{user_code.reason(error)}'
+            )
+            self._xla.is_on = False
+            return self(*args)
         # XLA compiles during the first call: a trace counts once a call has returned
         self._traces[key] = trace
         return results
 
     def _trace(self, args):
-        if not self._jit_compile:
-            return self._function.get_concrete_function(*args)
+        is_on = self._xla.is_on
+        if is_on not in self._functions:
+            self._functions[is_on] = tf.function(self._fn, autograph=False, jit_compile=is_on)
+        # called itself, TensorFlow's function would warn that one made for every target retraces
+        function = self._functions[is_on]
+        if not is_on:
+            return function.get_concrete_function(*args)
         with cholesky.for_xla():
-            return self._function.get_concrete_function(*args)
+            return function.get_concrete_function(*args)

@@ -84,6 +84,19 @@ def as_matrix(draws: Any, batch_rank: int) -> np.ndarray:
     return draws.reshape([len(draws), num_chains, event_size])
 
 
+def column_blocks(draws: np.ndarray, num_copies: int = 1) -> Iterator[np.ndarray]:
+    """Draws of some coordinates at a time, so few that what is computed of them stays small.
+
+    Args:
+      draws: [N, C, D].
+      num_copies: in float64 that are held at a time. Default 1.
+    """
+    bytes_per_coordinate = max(1, num_copies * 8 * draws.shape[0] * draws.shape[1])
+    width = max(1, _BLOCK_BYTES // bytes_per_coordinate)
+    for first in range(0, draws.shape[-1], width):
+        yield draws[..., first : first + width]
+
+
 def row_blocks(draws: np.ndarray) -> list[slice]:
     """Slices of rows that keep what is compared at a time small.
 

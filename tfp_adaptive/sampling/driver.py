@@ -1,7 +1,6 @@
 """`sample`: from a target to draws and diagnostics in one call."""
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from tfp_adaptive.sampling.running.until import Until, check_until
 from tfp_adaptive.sampling.storage.checkpoint import open_store
 from tfp_adaptive.sampling.targets.models import make_model
 from tfp_adaptive.sampling.targets.starts import find_start
-from tfp_adaptive.sampling.user_code import XLARefusalError
 
 # one call, as every operation before the first draw is waited for
 _split = Compiled(lambda seed: random.split(seed, 4))
@@ -161,12 +159,7 @@ def sample(
             sampling_seed=sampling_seed,
             begin=begin,
         )
-        try:
-            finished = run_phases(start, setup, store, orders)
-        except XLARefusalError as refusal:
-            warnings.warn(str(refusal), stacklevel=3)
-            setup = find_setup(start, settings, kept, is_refused=True)
-            finished = run_phases(start, setup, store, orders)
+        finished = run_phases(start, setup, store, orders)
         run = make_run(start, setup, finished)
-    emit(run.warnings, stacklevel=3)
+    emit(run.warnings)
     return run

@@ -8,8 +8,14 @@ import tensorflow as tf
 
 from tfp_adaptive.sampling import coordinates
 
-_BLOCK_BYTES = 2**26
-_MIN_DRAWS = 4
+MAX_RHAT = 1.01
+"""R-hat above this says that the chains disagree (Vehtari et al. 2021)."""
+
+MIN_ESS = 400.0
+"""Fewer effective draws over all chains leave means, quantiles and R-hat itself uncertain."""
+
+MIN_DRAWS = 4
+"""Fewer have no figures."""
 
 
 def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
@@ -43,6 +49,23 @@ def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
     )
 
 
+def extremes(figures: tuple[Any, Any, Any]) -> tuple[float, float]:
+    """The smallest effective sample size, of q or q^2, and the largest R-hat.
+
+    Args:
+      figures: of `diagnose`.
+
+    Returns:
+      Two numbers over all coordinates but constant ones; NaN if there are none.
+    """
+    ess, ess_of_squares, rhat = (
+        np.concatenate([np.ravel(leaf) for leaf in tf.nest.flatten(structure)])
+        for structure in figures
+    )
+    sizes = np.concatenate([ess, ess_of_squares])
+    return float(np.fmin.reduce(sizes)), float(np.fmax.reduce(rhat))
+
+
 def moves(states: Any, batch_rank: int) -> np.ndarray:
     """Whether each chain has moved since the draw before, bool [num_results - 1, C].
 
@@ -73,13 +96,10 @@ def longest_stays(moved: np.ndarray) -> np.ndarray:
 
 def _diagnose_part(part, batch_rank: int):
     flat, event = coordinates.as_matrix(part, batch_rank), np.shape(part)[1 + batch_rank :]
-    if len(flat) < _MIN_DRAWS:
+    if len(flat) < MIN_DRAWS:
         return (np.full(event, np.nan),) * 3
     # a spectrum of up to four times the length is what the estimator holds at a time
-    bytes_per_coordinate = 6 * 8 * flat.shape[0] * flat.shape[1]
-    width = max(1, _BLOCK_BYTES // bytes_per_coordinate)
-    blocks = [flat[..., i : i + width] for i in range(0, flat.shape[-1], width)]
-    figures = [_judge(block) for block in blocks]
+    figures = [_judge(block) for block in coordinates.column_blocks(flat, num_copies=6)]
     return tuple(np.concatenate(figure).reshape(event) for figure in zip(*figures, strict=True))
 
 

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,10 +27,6 @@ _CHATTER = (
     r'| when trying to compile graph \S+'
 )
 _PREAMBLE = re.compile(r'Graph execution error:|Detected at node|<stack traces|  File |\s*$')
-
-
-class XLARefusalError(ValueError):
-    """XLA cannot compile a program."""
 
 
 def is_ours(error: Exception) -> bool:
@@ -109,29 +107,14 @@ def renamed() -> Iterator[None]:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(message) from error
 
 
-@contextlib.contextmanager
-def running(state: Any, *, is_compiling: bool) -> Iterator[None]:
-    """Says what to do if a program fails, or if XLA cannot compile it.
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that names the line of the user which called into the package.
 
     Args:
-      state: of the chains.
-      is_compiling: whether XLA compiles the program here.
-
-    Raises:
-      XLARefusalError: if XLA cannot compile the program.
-      TypeError: for a `TypeError`.
-      ValueError: for any other error but those of memory.
+      message: a sentence.
+      category: of the warning. Default `UserWarning`.
     """
-    try:
-        with explained('target` or `kernel', tf.nest.flatten(state)):
-            yield
-    except ValueError as error:
-        cause = error.__cause__
-        refusals = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
-        if not (is_compiling and isinstance(cause, refusals)):
-            raise
-        raise XLARefusalError(
-            'XLA cannot compile `target` or `kernel`; `sample` goes on without it: pass '
-            'jit_compile=False to do so at once, or write an AutoBatched model with the class of '
-            f'the same name without it, which XLA compiles more often. It says: {reason(cause)}'
-        ) from cause
+    package, level, frame = __name__.partition('.')[0], 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get('__name__', '').partition('.')[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

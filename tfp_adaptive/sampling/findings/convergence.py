@@ -5,25 +5,17 @@ warm-up is in `settling`.
 """
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.figures import longest_stays, moves
+from tfp_adaptive.sampling import coordinates, user_code
+from tfp_adaptive.sampling.figures import MAX_RHAT, MIN_DRAWS, MIN_ESS, longest_stays, moves
 from tfp_adaptive.sampling.findings import estimates, settling, tails
-
-MAX_RHAT = 1.01
-"""R-hat above this says that the chains disagree."""
-
-MIN_ESS = 400.0
-"""Fewer effective draws over all chains leave means, quantiles and R-hat itself uncertain."""
 
 _STUCK_SHARE = 0.05
 _STUCK_PROBABILITY = 1e-6
-_MIN_DRAWS = 4
 _FIRST_SHARE, _TIMES_AS_FAR = 0.1, 2.0
 _MIN_LATER_DRAWS = 200
 
@@ -56,15 +48,14 @@ def find_concerns(run: Any) -> tuple[str, ...]:
     )
 
 
-def emit(concerns: tuple[str, ...], stacklevel: int = 2) -> None:
+def emit(concerns: tuple[str, ...]) -> None:
     """Warns of every concern with a `SamplingWarning`.
 
     Args:
       concerns: sentences.
-      stacklevel: as in `warnings.warn`, seen from the caller.
     """
     for concern in concerns:
-        warnings.warn(concern, SamplingWarning, stacklevel=stacklevel + 1)
+        user_code.warn(concern, SamplingWarning)
 
 
 def _moved_starts(run):
@@ -148,7 +139,7 @@ def _divergences(run):
 
 
 def _rhat(run):
-    if len(run.statistics.log_prob) < _MIN_DRAWS:
+    if len(run.statistics.log_prob) < MIN_DRAWS:
         yield 'There are too few draws to judge convergence; draw more (`num_results`).'
         return
     rhat, names = _figures(run, run.diagnostics.rhat)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
+from tfp_adaptive.sampling.figures import extremes
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,9 @@ class Diagnostics:
     @property
     def min_ess(self) -> float:
         """Smallest effective sample size over all coordinates of q and q^2 but constant ones."""
-        return _extreme(np.nanmin, [self.ess, self.ess_of_squares])
+        return extremes((self.ess, self.ess_of_squares, self.rhat))[0]
 
     @property
     def max_rhat(self) -> float:
         """Largest R-hat over all coordinates but constant ones."""
-        return _extreme(np.nanmax, self.rhat)
-
-
-def _extreme(reduce, structure: Any) -> float:
-    """Of all entries that are no NaN; NaN if there are none."""
-    entries = np.concatenate([np.ravel(leaf) for leaf in tf.nest.flatten(structure)])
-    return float('nan') if np.isnan(entries).all() else float(reduce(entries))
+        return extremes((self.ess, self.ess_of_squares, self.rhat))[1]

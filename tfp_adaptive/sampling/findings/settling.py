@@ -52,7 +52,7 @@ def acceptance_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
         )
     elif 1 - found < (1 - target) / 2 and not mixes_well and not run.is_delayed:
         weight = _last_quarter(run, 'entropy_weight')
-        at_bound = len(weight) and weight[-1] > 0 and np.ptp(weight) == 0
+        at_bound = len(weight) > 1 and weight[-1] > 0 and np.ptp(weight) == 0
         remedy = (
             f'the entropy weight has been at its bound of {weight[-1]:g}, so widen the `bounds` of '
             'optimizers.acceptance_controller, or reparametrise'

@@ -10,7 +10,6 @@ import numpy as np
 
 from tfp_adaptive.sampling import coordinates
 
-_BLOCK_BYTES = 2**26
 _COUNTS = ('ess', 'ess_sq')
 
 
@@ -139,10 +138,9 @@ def summarise(
 def _moments(part, batch_rank, quantiles) -> np.ndarray:
     """[2 + number of quantiles, D]: means, standard deviations, quantiles."""
     draws = coordinates.as_matrix(part, batch_rank)
-    width = max(1, _BLOCK_BYTES // max(1, draws[..., :1].nbytes))
     blocks = []
-    for i in range(0, draws.shape[-1], width):
-        block = np.asarray(draws[..., i : i + width], np.float64)
+    for columns in coordinates.column_blocks(draws, num_copies=2):
+        block = np.asarray(columns, np.float64)
         block = block.reshape([-1, block.shape[-1]])
         sd = block.std(axis=0, ddof=1) if len(block) > 1 else np.full(block.shape[1], np.nan)
         blocks.append([block.mean(axis=0), sd, *np.quantile(block, quantiles, axis=0)])

@@ -33,7 +33,6 @@ _MAX_SCORES = 256
 """Of each half of either tail."""
 _MIN_DRAWS = 1000
 _MAX_DRAWS = 20_000
-_BLOCK_BYTES = 2**24
 _MAX_RHAT, _MIN_ESS = 1.05, 100.0
 _MIN_EBFMI = 0.3
 """As Stan has it: a variance of the log-density of 2.8 for every dimension. A Gaussian has 0.5, and
@@ -132,50 +131,49 @@ def heaviest_tail(
     Returns:
       `None` where no coordinate may have heavy tails, or where there are too few draws to tell.
     """
-    batch_shape = np.shape(parts[0])[1 : 1 + batch_rank]
-    num_chains = math.prod(batch_shape)
+    num_chains = math.prod(np.shape(parts[0])[1 : 1 + batch_rank])
     if np.shape(parts[0])[0] * num_chains < _MIN_DRAWS:
         return None
+    matrices = [coordinates.as_matrix(part, batch_rank) for part in parts]
     with np.errstate(all='ignore'):
-        kurtosis = [_kurtosis(coordinates.as_matrix(part, batch_rank)) for part in parts]
+        kurtosis = [_kurtosis(matrix) for matrix in matrices]
     heaviest = [np.max(each, initial=0.0) for each in kurtosis]
-    part = int(np.argmax(heaviest))
-    if heaviest[part] <= _KURTOSIS:
+    chosen = int(np.argmax(heaviest))
+    if heaviest[chosen] <= _KURTOSIS:
         return None
-    coordinate = int(np.argmax(kurtosis[part]))
+    coordinate = int(np.argmax(kurtosis[chosen]))
 
     def score(draws):
         """Of the coordinate, at draws [n] of all chains in turn."""
         count = len(draws)
         draws = np.resize(draws, -(-count // num_chains) * num_chains)
-        rows = [np.reshape(each, [-1, *np.shape(each)[1 + batch_rank :]])[draws] for each in parts]
+        rows = [each[draws // num_chains, draws % num_chains] for each in matrices]
         found = []
         for first in range(0, len(draws), num_chains):
             state = [
-                np.reshape(each[first : first + num_chains], [*batch_shape, *each.shape[1:]])
-                for each in rows
+                np.reshape(each[first : first + num_chains], np.shape(part)[1:])
+                for each, part in zip(rows, parts, strict=True)
             ]
-            scores = np.asarray(score_fn(state)[part], np.float64)
+            scores = np.asarray(score_fn(state)[chosen], np.float64)
             found.append(scores.reshape([num_chains, -1])[:, coordinate])
         return np.concatenate(found)[:count]
 
-    draws = np.ravel(coordinates.as_matrix(parts[part], batch_rank)[..., coordinate])
+    draws = np.ravel(matrices[chosen][..., coordinate])
     sides = _sides(np.asarray(draws, np.float64), num_chains, score)
     told = [side for side in sides if side is not None]
     if not told:
         return None
-    event_shape = np.shape(parts[part])[1 + batch_rank :]
-    name = coordinates.labels(names[part], event_shape)[coordinate]
+    event_shape = np.shape(parts[chosen])[1 + batch_rank :]
+    name = coordinates.labels(names[chosen], event_shape)[coordinate]
     return Tail(name, *max(told, key=lambda side: side[0] - _Z * side[1]))
 
 
 def _kurtosis(draws):
     """E z^4 of every coordinate of draws [num_results, C, D]; zero for constants."""
     draws = draws[:: math.ceil(draws[..., 0].size / _MAX_DRAWS)]
-    width = max(1, _BLOCK_BYTES // (8 * draws[..., 0].size))
     found = []
-    for first in range(0, draws.shape[-1], width):
-        block = np.asarray(draws[..., first : first + width], np.float64)
+    for columns in coordinates.column_blocks(draws, num_copies=4):
+        block = np.asarray(columns, np.float64)
         squares = np.square(block - block.mean(axis=(0, 1)))
         variance = squares.mean(axis=(0, 1))
         ratio = np.square(squares).mean(axis=(0, 1)) / np.square(variance)

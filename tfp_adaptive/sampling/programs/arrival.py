@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
-from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.programs import xla
+from tfp_adaptive.sampling.compiled import XLA, Compiled
+from tfp_adaptive.sampling.programs import where_xla_pays
 from tfp_adaptive.sampling.targets.starts import Start
-from tfp_adaptive.sampling.user_code import running
+from tfp_adaptive.sampling.user_code import explained
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 from tfp_adaptive.tuning.walk import MAX_STEPS, walk
@@ -20,7 +20,7 @@ _SHARE = 4
 _LEAST_GRADIENTS = 25
 
 
-def make_arrival(kernel: Any, bootstrap: Callable, start: Start, jit_compile: bool) -> Callable:
+def make_arrival(kernel: Any, bootstrap: Callable, start: Start, xla: XLA) -> Callable:
     """How a kernel gets to its first position.
 
     Chains of gradient-adaptive kernels that use scores go to the typical set first. The descent
@@ -36,26 +36,25 @@ def make_arrival(kernel: Any, bootstrap: Callable, start: Start, jit_compile: bo
       kernel: the one that warms up.
       bootstrap: state -> its kernel results.
       start: of the chains.
-      jit_compile: whether XLA may compile it, which it does where the density holds a loop.
+      xla: whether XLA may compile it, which it does where the density holds a loop.
 
     Returns:
       (start of the warm-up, seed, number of its steps) -> `Position`, the start from there.
     """
-    jit_compile = jit_compile and xla.arrives_faster(kernel, start.state)
-    arrive_program = Compiled(_arriving(kernel, start.batch_shape), jit_compile)
-    walk_program = Compiled(_walking(kernel, start.batch_shape), jit_compile)
+    own_xla = xla if where_xla_pays.arrives_faster(kernel, start.state) else None
+    arrive_program = Compiled(_arriving(kernel, start.batch_shape), own_xla)
+    walk_program = Compiled(_walking(kernel, start.batch_shape), own_xla)
 
     def go(position, seed, num_warmup_steps):
         state, max_gradients = position.state, num_warmup_steps // _SHARE
         if not _can_arrive(kernel, position.kernel_results) or max_gradients < _LEAST_GRADIENTS:
             return position
-        with running(state, is_compiling=arrive_program.is_compiling):
+        with explained('target` or `kernel', tf.nest.flatten(state)):
             first, is_funnel, resolved = arrive_program(state, seed, tf.constant(max_gradients))
-        num_gradients = first.num_gradients
-        if is_funnel:
-            with running(state, is_compiling=walk_program.is_compiling):
+            num_gradients = first.num_gradients
+            if is_funnel:
                 first = walk_program(state, resolved, seed, tf.constant(max_gradients))
-            num_gradients += first.num_gradients
+                num_gradients += first.num_gradients
         results = bootstrap(first.state)
         info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
         results = results._replace(

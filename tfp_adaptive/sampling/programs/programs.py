@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs.row_buffers import RowBuffers
 from tfp_adaptive.sampling.programs.statistics import find_field, is_divergent
 
@@ -134,7 +134,7 @@ def make_program(
     start: tuple[Any, Any],
     *,
     steps_per_row: int,
-    jit_compile: bool,
+    xla: XLA,
     arguments: tuple = (),
 ) -> Program:
     """The program of a kernel; it is compiled when it is first called.
@@ -144,7 +144,7 @@ def make_program(
       trace_fn: (state, kernel_results) -> nest of tensors kept in every row.
       start: (state, kernel_results), for their shapes.
       steps_per_row: steps taken for each row kept.
-      jit_compile: whether to compile with XLA.
+      xla: whether XLA compiles it.
       arguments: scalar tensors; a program serves all values of them.
     """
     traced = tf.function(trace_fn, autograph=False).get_concrete_function(*start)
@@ -181,7 +181,7 @@ def make_program(
         return Chunk(state, kernel_results, rows.read(buffers), _of_all_chains(statistics))
 
     return Program(
-        advance=Compiled(advance, jit_compile),
+        advance=Compiled(advance, xla),
         row_specs=row_specs,
         capacity=capacity,
         steps_per_row=steps_per_row,

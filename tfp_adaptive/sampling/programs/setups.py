@@ -16,9 +16,9 @@ from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.proposals import delayed_rejection
 from tfp_adaptive.sampling import user_code
-from tfp_adaptive.sampling.compiled import Compiled
+from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.kept import Kept
-from tfp_adaptive.sampling.programs import xla
+from tfp_adaptive.sampling.programs import where_xla_pays
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
@@ -91,15 +91,13 @@ class Setup:
         return _freeze(self.kernel, warmup, is_delayed)
 
 
-def find_setup(start: Start, settings: Settings, kept: Kept, *, is_refused: bool = False) -> Setup:
+def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
     """The setup of an earlier run like this one, whatever its length of the warm-up, or a new one.
 
     Args:
       start: of the chains.
       settings: of the run.
       kept: with the target.
-      is_refused: whether XLA cannot compile the programs of the setup that was found before; those
-        of this one, and of all to come, are not compiled.
 
     Raises:
       TypeError: if `kernel` makes no kernel or cannot run on this target and state.
@@ -136,9 +134,7 @@ def find_setup(start: Start, settings: Settings, kept: Kept, *, is_refused: bool
     descriptions = {
         path: leaf.text for path, leaf in leaves.items() if GLOBALS not in path.split('.')
     }
-    if is_refused:
-        settings = dataclasses.replace(settings, jit_compile=False)
-    if found is None or is_refused:
+    if found is None:
         return kept.put(key, _make_setup(kernel, descriptions, start, settings))
     return dataclasses.replace(
         found,
@@ -166,8 +162,7 @@ def _freeze(kernel, warmup, is_delayed):
 
 
 def _make_setup(kernel, descriptions, start, settings):
-    if settings.jit_compile and not xla.compiles(kernel, start.state):
-        settings = dataclasses.replace(settings, jit_compile=False)
+    xla = XLA(settings.jit_compile and where_xla_pays.compiles(kernel, start.state))
     can_freeze = hasattr(kernel, 'frozen')
     bootstrap = Compiled(kernel.bootstrap_results)
     with user_code.explained('kernel', tf.nest.flatten(start.state)), user_code.renamed():
@@ -186,15 +181,15 @@ def _make_setup(kernel, descriptions, start, settings):
         return Position(warmup.state, results)
 
     trace_fn = _sampling_trace_fn(start.model, settings.trace_fn)
-    make_sampling = _sampling_maker(kernel, trace_fn, settings)
+    make_sampling = _sampling_maker(kernel, trace_fn, xla)
     # a `trace_fn` that fails is to do so before the warm-up
     make_sampling(first, begin_sampling(first), (settings.num_steps_between_results or 0) + 1)
-    make_warmup = _warmup_maker(first, settings.jit_compile)
+    make_warmup = _warmup_maker(first, xla)
     return Setup(
         kernel=kernel,
         descriptions=descriptions,
         begin=begin,
-        arrive=make_arrival(kernel, bootstrap, start, settings.jit_compile),
+        arrive=make_arrival(kernel, bootstrap, start, xla),
         make_warmup=make_warmup,
         warmup=make_warmup(kernel, settings.num_warmup_steps),
         begin_sampling=begin_sampling,
@@ -203,7 +198,7 @@ def _make_setup(kernel, descriptions, start, settings):
     )
 
 
-def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Program]:
+def _warmup_maker(first: Position, xla: XLA) -> Callable[[Any, int], Program]:
     """(kernel, number of steps) -> program of the warm-up.
 
     Two serve all numbers of steps: with the history of the preconditioner, and without where it
@@ -223,7 +218,7 @@ def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Pr
                 warmup_statistics_fn(kernel, with_history),
                 specs,
                 steps_per_row=1,
-                jit_compile=jit_compile,
+                xla=xla,
                 arguments=lengths,
             )
         return programs[with_history]._replace(arguments=lengths)
@@ -231,7 +226,7 @@ def _warmup_maker(first: Position, jit_compile: bool) -> Callable[[Any, int], Pr
     return make_warmup
 
 
-def _sampling_maker(kernel, trace_fn, settings: Settings) -> Callable[..., Program]:
+def _sampling_maker(kernel, trace_fn, xla: XLA) -> Callable[..., Program]:
     """(last position of the warm-up, any of the sampling, steps a draw, is_delayed) -> program."""
     shared: dict[tuple[int, bool], Program] = {}
 
@@ -244,7 +239,7 @@ def _sampling_maker(kernel, trace_fn, settings: Settings) -> Callable[..., Progr
                 trace_fn,
                 (position.state, position.kernel_results),
                 steps_per_row=steps_per_draw,
-                jit_compile=settings.jit_compile,
+                xla=xla,
             )
 
         # what a FrozenKernel has learned travels in its results, so one program serves them all

@@ -2,14 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tfp_adaptive.sampling.programs.programs import Position, Program
-from tfp_adaptive.sampling.running.progress import make_reporter
-from tfp_adaptive.sampling.user_code import running
+from tfp_adaptive.sampling.running.progress import Progress
+from tfp_adaptive.sampling.user_code import explained
 
 
 class Execution(contextlib.AbstractContextManager):
@@ -31,7 +30,6 @@ class Execution(contextlib.AbstractContextManager):
         *,
         progress: bool,
         store: Any,
-        figures_fn: Callable[[list], dict[str, float]] | None = None,
     ):
         """Initializes this phase.
 
@@ -44,21 +42,19 @@ class Execution(contextlib.AbstractContextManager):
           progress: whether to show progress.
           store: where the run is kept; its method `begin` is called once the program is compiled,
             and `moved` after every chunk.
-          figures_fn: leaves of the rows of a chunk -> figures to show beside the acceptance; called
-            only for chunks whose progress is shown.
         """
         self.position, self.rows, self.compile_seconds = position, rows, 0.0
-        self._program, self._seed, self._figures_fn = program, seed, figures_fn
+        self._program, self._seed = program, seed
         self._label, self._store = label, store
-        self._progress, self._report = progress, make_reporter(label, 0, enabled=False)
-        self._open = contextlib.ExitStack()
-        self._has_begun = False
+        self._progress = progress
+        self._report: Progress | None = None
 
     def __enter__(self) -> 'Execution':
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
+        if self._report is not None:
+            self._report.__exit__(*error)
 
     def advance_to(self, num_rows: int) -> None:
         """Goes on until there are `num_rows` rows, in chunks of about a quarter of a second.
@@ -67,14 +63,14 @@ class Execution(contextlib.AbstractContextManager):
           num_rows: of the phase.
 
         Raises:
-          ValueError: if XLA cannot compile the program, or it fails.
+          ValueError: if the program fails.
         """
         if num_rows <= self.position.num_rows:
             return
         num_steps = num_rows * self._program.steps_per_row
-        if not self._has_begun:
-            self._begin(num_steps)
-        self._report.extend(num_steps)
+        if self._report is None:
+            self._report = Progress(self._label, self._progress)
+            self._begin(self._report)
         pace, last = self._program.pace, time.perf_counter()
         while self.position.num_rows < num_rows:
             count = min(pace.num_rows, self._program.capacity, num_rows - self.position.num_rows)
@@ -84,27 +80,25 @@ class Execution(contextlib.AbstractContextManager):
             leaves = [leaf.numpy()[:count] for leaf in tf.nest.flatten(chunk.traced)]
             now = time.perf_counter()
             self._keep(leaves, self.position.after(chunk, count, now - last))
+            self._show(self._report, num_steps)
             pace.learn(count, now - before)
             last = now
         self._store.save()
 
-    def _begin(self, num_steps):
-        reporter = make_reporter(self._label, num_steps, self._progress)
-        self._report = self._open.enter_context(reporter)
+    def _begin(self, report):
         self._program.pace.start_again()
         if self._program.advance.is_new:
             before = time.perf_counter()
-            self._report.compiling()
+            report.compiling()
             self._call(0)
             self.compile_seconds = time.perf_counter() - before
         self._store.begin()
-        self._report.begin(self.position.num_rows * self._program.steps_per_row)
-        self._has_begun = True
+        report.begin(self.position.num_rows * self._program.steps_per_row)
 
     def _call(self, count):
         """A chunk of `count` rows; one of none compiles the program and does nothing else."""
         program, position = self._program, self.position
-        with running(position.state, is_compiling=program.advance.is_compiling):
+        with explained('target` or `kernel', tf.nest.flatten(position.state)):
             return program.advance(
                 position.state,
                 position.kernel_results,
@@ -118,12 +112,9 @@ class Execution(contextlib.AbstractContextManager):
         self.rows.append(leaves)
         self.position = position
         self._store.moved(self._label, position)
-        num_steps = position.num_rows * self._program.steps_per_row
-        if not self._report.is_due(num_steps):
-            return
-        figures = {}
+
+    def _show(self, report, total):
+        done, accept_prob = self.position.num_rows * self._program.steps_per_row, None
         if self._program.has_acceptance:
-            figures['acceptance'] = position.accept_prob / num_steps
-        if self._figures_fn is not None:
-            figures.update(self._figures_fn(leaves))
-        self._report.advance(num_steps, figures)
+            accept_prob = self.position.accept_prob / done
+        report.show(done, total, accept_prob)

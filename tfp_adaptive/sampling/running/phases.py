@@ -5,8 +5,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.figures import diagnose
 from tfp_adaptive.sampling.programs.programs import Position, Program
@@ -15,7 +13,6 @@ from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
 from tfp_adaptive.sampling.running import thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
-from tfp_adaptive.sampling.running.running_rhat import rhat_figures
 from tfp_adaptive.sampling.running.until import Until, Verdict
 from tfp_adaptive.sampling.targets.starts import Start
 
@@ -107,7 +104,7 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
 
     Raises:
       OSError: if the store cannot be written.
-      ValueError: if XLA cannot compile a program, or the store holds more draws.
+      ValueError: if a program fails, or the store holds more draws.
     """
     begin = setup.begin(start.state, start.num_moved)
     first = store.restore('warm-up', begin)
@@ -161,15 +158,8 @@ def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
 
 def _warm_up(program, first, store, orders) -> Execution:
     rows = store.rows('warm-up', program.row_specs, orders.num_warmup_steps)
-    warmup = Execution(
-        'warm-up',
-        program,
-        first,
-        orders.warmup_seed,
-        rows,
-        progress=orders.progress,
-        store=store,
-    )
+    seed, progress = orders.warmup_seed, orders.progress
+    warmup = Execution('warm-up', program, first, seed, rows, progress=progress, store=store)
     with warmup:
         warmup.advance_to(orders.num_warmup_steps)
     return warmup
@@ -187,27 +177,15 @@ def _draw(label, program, first, seed, start, store, orders, is_delayed=False) -
         )
     goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
     batch_rank = len(start.batch_shape)
-    before = tf.nest.flatten(rows.read()) if first.num_rows and progress else None
-    draws = Execution(
-        label,
-        program,
-        first,
-        seed,
-        rows,
-        progress=progress,
-        store=store,
-        figures_fn=rhat_figures(len(tf.nest.flatten(start.state)), batch_rank, before),
-    )
+    draws = Execution(label, program, first, seed, rows, progress=progress, store=store)
     with draws:
         for goal in goals:
             draws.advance_to(goal)
             kept = rows.read()
-            states = kept.states(start.model.structure)
-            figures = diagnose(states, batch_rank)
+            figures = diagnose(kept.states(start.model.structure), batch_rank)
             verdict = stopping.judge(
                 until,
                 figures,
-                states,
                 kept.parts,
                 steps_per_row=program.steps_per_row,
                 is_delayed=is_delayed,

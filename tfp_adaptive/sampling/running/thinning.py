@@ -3,10 +3,7 @@
 import math
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
-from tfp_adaptive.sampling.figures import longest_stays, moves
+from tfp_adaptive.sampling.figures import MAX_RHAT, MIN_ESS, extremes, longest_stays, moves
 
 MAX_STEPS_PER_DRAW = 256
 MAX_DELAYED_STEPS_PER_DRAW = 128
@@ -14,7 +11,6 @@ _MAX_RATIO = 8
 """At a time. Chains that have hardly mixed do not tell how much is missing, and too many steps
 would cost more than all before; on the way to 256 the smaller rounds are an eighth more."""
 _LEAST_SHARE = 0.05
-_MIN_ESS, _MAX_RHAT = 400.0, 1.01
 _RESERVE = 1.5
 """Effective sizes of chains that mix slowly are uncertain, and rather too large."""
 APART = 10.0
@@ -52,15 +48,12 @@ def shortfall(figures: tuple[Any, Any, Any], num_draws: int, max_rhat: float = A
       A number above 1; or 1 if the draws are good or more than 5 % of them effective, if there are
       no figures, or if the chains are so far apart that longer ones would be of no use.
     """
-    ess, ess_of_squares, rhat = ([np.ravel(x) for x in tf.nest.flatten(part)] for part in figures)
-    # coordinates that are constant have no figures
-    smallest = float(np.nanmin(np.concatenate([*ess, *ess_of_squares, [np.inf]])))
-    largest = float(np.nanmax(np.concatenate([*rhat, [-np.inf]])))
+    smallest, largest = extremes(figures)
     if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= max_rhat):
         return 1.0
     if smallest >= _LEAST_SHARE * num_draws:
         return 1.0
-    return max(_MIN_ESS / smallest, (largest - 1) / (_MAX_RHAT - 1), 1.0)
+    return max(MIN_ESS / smallest, (largest - 1) / (MAX_RHAT - 1), 1.0)
 
 
 def steps_per_draw(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from tfp_adaptive.internal import arguments
+from tfp_adaptive.sampling.figures import MAX_RHAT, MIN_ESS, extremes
 
 _DEFAULT_NUM_ROUNDS = 20
 
@@ -40,8 +40,8 @@ class Until:
       (True, True)
     """
 
-    max_rhat: float | None = 1.01
-    min_ess: float | None = 400.0
+    max_rhat: float | None = MAX_RHAT
+    min_ess: float | None = MIN_ESS
     max_steps: int | None = None
 
     def __post_init__(self):
@@ -119,7 +119,6 @@ def check_until(until: Any, num_results: int, steps_per_row: int) -> None:
 def judge(
     until: Until | None,
     figures: tuple[Any, Any, Any],
-    states: Any,
     parts: list,
     *,
     batch_rank: int,
@@ -132,7 +131,6 @@ def judge(
     Args:
       until: what is to hold, or `None` for no more than the draws asked for.
       figures: of `diagnose`, in the space of the model.
-      states: nest of draws [num_rows, *batch, *event] in that space.
       parts: list of unconstrained draws [num_rows, *batch, *event].
       batch_rank: number of chain dimensions.
       is_last: whether to stop in any case.
@@ -144,12 +142,9 @@ def judge(
         every = '' if steps_per_row == 1 else f', one every {steps_per_row} steps'
         every += ' with delayed rejection' if is_delayed else ''
         return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked{every}.')
-    ess, ess_of_squares, rhat = figures
     # what is constant where every free coordinate has moved is constant by construction
     has_moved = not any(_is_constant(part, batch_rank).any() for part in parts)
-    counts = [~_is_constant(part, batch_rank) for part in tf.nest.flatten(states)]
-    max_rhat = _extreme(np.max, [rhat], counts) if has_moved else np.nan
-    min_ess = _extreme(np.min, [ess, ess_of_squares], counts) if has_moved else np.nan
+    min_ess, max_rhat = extremes(figures) if has_moved else (np.nan, np.nan)
     findings, is_met = [], True
     if until.max_rhat is not None:
         findings.append(f'R-hat {max_rhat:.4f} (at most {until.max_rhat:g} asked)')
@@ -167,17 +162,6 @@ def _is_constant(part, batch_rank):
     """[*event]: whether all draws of a coordinate are the same; not so where some are NaN."""
     axes = tuple(range(1 + batch_rank))
     return np.min(part, axis=axes) == np.max(part, axis=axes)
-
-
-def _extreme(reduce, structures, counts):
-    """The extreme of the figures that count; NaN if one of them is, or none counts."""
-    figures = [
-        np.asarray(leaf)[is_counted]
-        for structure in structures
-        for leaf, is_counted in zip(tf.nest.flatten(structure), counts, strict=True)
-    ]
-    values = np.concatenate(figures)
-    return reduce(values) if len(values) else np.nan
 
 
 def _is_number(value):

@@ -2,7 +2,8 @@
 
 import importlib
 import os
-import warnings
+
+from tfp_adaptive.sampling import user_code
 
 
 def check_path(path: str) -> None:
@@ -55,10 +56,9 @@ def locked(folder: str, path: str) -> int | None:
         ) from error
     except OSError as error:
         os.close(descriptor)
-        warnings.warn(
+        user_code.warn(
             f'`checkpoint` {path} lies where files cannot be locked ({error.strerror}): see that '
-            'no other run uses it.',
-            stacklevel=5,
+            'no other run uses it.'
         )
         return None
     return descriptor

@@ -1,12 +1,12 @@
 """Where XLA pays."""
 
 import os
-import warnings
 from typing import Any
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import devices, graphs
+from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.targets.traced import Traced
 
 _LEGACY = '--xla_cpu_use_fusion_emitters=false'
@@ -42,12 +42,11 @@ def compiles(kernel: Any, state: Any) -> bool:
     num_terms = _num_terms(density.graph(tf.nest.flatten(state)))
     if num_terms < _MAX_TERMS:
         return True
-    warnings.warn(
+    user_code.warn(
         '`target` is not compiled, as XLA would not come to an end. Steps of a recursion, such as '
         'those of a differential equation, are written out one after another in it: as one term '
         f'they have {num_terms:.0e} operations. Write them as a `tf.while_loop` or `tf.scan`, or '
-        f'set the environment variable XLA_FLAGS={_LEGACY} before TensorFlow is imported.',
-        stacklevel=6,
+        f'set the environment variable XLA_FLAGS={_LEGACY} before TensorFlow is imported.'
     )
     return False
 
