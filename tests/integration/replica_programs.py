@@ -211,6 +211,28 @@ def errors(strategy, seed):
     return {name: _message(case) for name, case in cases.items()}
 
 
+UNSENT = (tf.int8, tf.uint8, tf.int16, tf.uint16, tf.uint32, tf.uint64)
+"""Integers that TensorFlow does not gather; neither does it bools and bfloat16."""
+
+
+def gather(strategy, seed):
+    """(what wrong axes say, what is joined after that, the parts of this process)."""
+    blocks = replicas.split(strategy, targets.SKEWED.draw(seed, [NUM_CHAINS])).replicas
+    parts = replicas.LocalValues(tuple(_of_every_dtype(tf.stack([x, -x])) for x in blocks))
+
+    def joined(axis):
+        return tfpa.distribute.gather(strategy, parts, axis)
+
+    messages = {axis: _message(lambda axis=axis: joined(axis)) for axis in (0, -1, 3)}
+    return messages, joined(-2), parts
+
+
+def _of_every_dtype(x):
+    """And one of another rank, for which -2 is another axis."""
+    extremes = [tf.where(x > 0, dtype.max, tf.constant(dtype.min, dtype)) for dtype in UNSENT]
+    return [x, x[0], x > 0, tf.cast(x, tf.bfloat16), *extremes]
+
+
 def _message(case):
     try:
         case()

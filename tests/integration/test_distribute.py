@@ -15,7 +15,13 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from tests.contracts.comparisons import all_finite, assert_close, assert_identical, is_identical
+from tests.contracts.comparisons import (
+    all_finite,
+    assert_close,
+    assert_identical,
+    assert_same_signature,
+    is_identical,
+)
 from tests.integration import replica_programs as programs
 from tests.support import targets
 from tests.support.lockstep import Lockstep
@@ -27,7 +33,7 @@ BLOCKS = (slice(0, 3), slice(3, 5))
 """How five chains are dealt to two replicas."""
 
 
-MIRRORED, MULTI_WORKER = ('learn', 'go_on', 'errors'), ('learn',)
+MIRRORED, MULTI_WORKER = ('learn', 'go_on', 'errors', 'gather'), ('learn', 'gather')
 """What the processes of the default run do, one after the other: most of their time is imports."""
 
 
@@ -109,6 +115,24 @@ def _check_gathered(outcomes):
     expected = [np.concatenate(same, axis=1) for same in zip(*parts, strict=True)]
     for outcome in outcomes:
         assert_identical(outcome['gathered'], expected)
+
+
+@pytest.mark.parametrize(
+    ('names', 'num_workers'),
+    [(MIRRORED, None), pytest.param(MULTI_WORKER, 2, marks=pytest.mark.slow)],
+    ids=['mirrored', 'multi_worker'],
+)
+def test_gather_joins_any_dtype_and_survives_a_wrong_axis(names, num_workers, seed):
+    """An error within a collective would end all later ones."""
+    outcomes = [outcome['gather'] for outcome in _run(names, seed, num_workers)]
+    parts = [part for _, _, local in outcomes for part in local.replicas]
+    expected = [np.concatenate(same, axis=-2) for same in zip(*parts, strict=True)]
+    assert [array.shape for array in expected[:2]] == [(2, 5, 7), (5, 7)]
+    for messages, joined, _ in outcomes:
+        assert_same_signature(joined, expected)
+        assert_identical(joined, expected)
+        for axis, fix in ((0, 'pass axis=1'), (-1, 'pass axis=1'), (3, 'pass the axis of')):
+            assert re.match(f'ValueError: `axis` is {axis}, .* {fix}', messages[axis])
 
 
 def test_a_run_that_goes_on_takes_the_same_steps(seed):

@@ -140,6 +140,44 @@ def test_arguments_are_checked(run, strategy, state):
         run(3, state, previous_kernel_results=KERNEL.bootstrap_results(state))
 
 
+PARTS = tf.zeros([5, 3, 2]), tf.zeros([5, 2, 2])
+"""Draws of two replicas."""
+
+
+@pytest.mark.parametrize(
+    ('values', 'axis', 'error', 'message'),
+    [
+        (PARTS, 0, ValueError, r'`axis` is 0, .* \(5, 3, 2\) and \(5, 2, 2\).*axis=1'),
+        (PARTS, -1, ValueError, '`axis` is -1, .*axis=1'),
+        ((tf.zeros([1, 2]), tf.zeros([2, 1])), 0, ValueError, '`axis` is 0, .*no axis'),
+        (PARTS, 3, ValueError, r'`axis` is 3, .*\(5, 3, 2\)'),
+        (PARTS, -4, ValueError, '`axis` is -4'),
+        ((tf.zeros([5]),), 1, ValueError, '`axis` is 1'),
+        ((1.0,), 0, ValueError, '`axis` is 0'),
+        (PARTS, 1.0, TypeError, r'`axis` must be an int.*1\.0'),
+        (PARTS, True, TypeError, '`axis` must be an int'),
+        (PARTS, 1, ValueError, '`values` holds 2 values for 1 replica'),
+        ((), 1, ValueError, '`values` holds 0 values'),
+        ((None,), 1, TypeError, '`values` .*nest of tensors'),
+        ((PARTS[0], [PARTS[1]]), 1, TypeError, '`values` .*same nest'),
+        ((PARTS[0], PARTS[1][0]), 1, TypeError, '`values` .*rank'),
+        ((PARTS[0], tf.cast(PARTS[1], tf.int32)), 1, TypeError, '`values` .*dtype'),
+        ((tf.constant(['x']),), 0, TypeError, '`values` .*string'),
+        (PARTS[0], 1, TypeError, '`values` must be LocalValues'),
+    ],
+)
+def test_gather_names_what_is_wrong_before_anything_is_sent(strategy, values, axis, error, message):
+    with pytest.raises(error, match=message):
+        tfpa.distribute.gather(strategy, LocalValues(values), axis)
+
+
+def test_gather_takes_a_strategy_and_local_values(strategy, state):
+    with pytest.raises(TypeError, match=r'`values` must be LocalValues'):
+        tfpa.distribute.gather(strategy, state, 1)
+    with pytest.raises(TypeError, match=r'`strategy`.*str'):
+        tfpa.distribute.gather('CPU:0', LocalValues((state,)), 1)
+
+
 ALONE = KERNEL.copy(pool_fn=None)
 ADAPTER = tfp.mcmc.DualAveragingStepSizeAdaptation
 TRANSFORMED = tfp.mcmc.TransformedTransitionKernel

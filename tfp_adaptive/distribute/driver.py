@@ -210,10 +210,7 @@ def _unzip(values: LocalValues) -> tuple:
 
 
 def _check(strategy, kernel, **counts):
-    if not isinstance(strategy, tf.distribute.Strategy):
-        raise TypeError(
-            f'`strategy` must be a tf.distribute.Strategy; got {type(strategy).__name__}.'
-        )
+    replicas.check_strategy(strategy)
     if not isinstance(kernel, tfp.mcmc.TransitionKernel):
         raise TypeError(
             '`kernel` must be a tfp.mcmc.TransitionKernel, such as '

@@ -112,8 +112,34 @@ def split(strategy: tf.distribute.Strategy, state: Any) -> LocalValues:
     return LocalValues(tuple(block(replica) for replica in replica_ids(strategy)))
 
 
-def check_local(name: str, values: Any, ids: tuple) -> None:
+def check_strategy(strategy: Any) -> None:
+    """Refuses what is no strategy.
+
+    Args:
+      strategy: as the user gave it.
+
+    Raises:
+      TypeError: if it is none.
+    """
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise TypeError(
+            f'`strategy` must be a tf.distribute.Strategy; got {type(strategy).__name__}.'
+        )
+
+
+def check_local(
+    name: str,
+    values: Any,
+    ids: tuple,
+    fix: str = 'go on with as many as before, or join them with `gather`',
+) -> None:
     """Refuses what is not one value for each of the replicas `ids`.
+
+    Args:
+      name: of the argument.
+      values: as the user gave it.
+      ids: of the replicas of this process.
+      fix: what to do if there are more or fewer.
 
     Raises:
       TypeError: if `values` are no `LocalValues`.
@@ -127,40 +153,8 @@ def check_local(name: str, values: Any, ids: tuple) -> None:
     if len(values.replicas) != len(ids):
         raise ValueError(
             f'`{name}` holds {len(values.replicas)} values for {len(ids)} replicas in this '
-            'process; go on with as many as before, or join them with `gather`.'
+            f'process; {fix}.'
         )
-
-
-def gather(strategy: tf.distribute.Strategy, values: LocalValues, axis: int) -> Any:
-    """Joins the values of all replicas of all processes along one axis.
-
-    Every process must call it, and each gets the whole: what is gathered has to fit into the
-    memory of one device.
-
-    Args:
-      strategy: whose replicas hold `values`.
-      values: of the replicas of this process; tensors of the same shape but along `axis`.
-      axis: for instance 1, the chains of draws [num_results, C, ...].
-
-    Returns:
-      The structure of one replica's value, joined in the order of the replicas' ids.
-
-    Example:
-      >>> strategy = tf.distribute.get_strategy()
-      >>> chains = tfpa.distribute.sample_chain(strategy, 5, state, kernel, seed=(0, 1))
-      >>> tfpa.distribute.gather(strategy, chains.all_states, axis=1).shape
-      TensorShape([5, 4, 3])
-    """
-
-    def joined(values):
-        def on_replica(value):
-            context = tf.distribute.get_replica_context()
-            # a tensor of this replica's own: TensorFlow reads the device to gather on off it
-            return tf.nest.map_structure(lambda x: context.all_gather(tf.identity(x), axis), value)
-
-        return apply(strategy, on_replica, values).replicas[0]
-
-    return joined(values) if tf.inside_function() else tf.function(joined, autograph=False)(values)
 
 
 def _replica_id():
