@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tests.contracts.comparisons import (
     assert_close,
     assert_identical,
     draw_noise,
     injected_steps,
     is_identical,
+    rows_of,
 )
 from tests.support import targets
 from tests.support.catalogue import (
@@ -63,6 +65,29 @@ def test_blocks_that_do_not_pool_are_not_the_whole(seed):
     )
     with pytest.raises(AssertionError):
         assert_close(alone[0][1], together[0][1], rtol=1e-3)
+
+
+def test_as_published_cyclical_chains_have_nothing_to_pool(seed):
+    """Over a whole cycle, blocks of chains are the rows of all of them: each learns from itself."""
+    kernel = tfpa.CyclicalKernelAdaptiveMetropolis(
+        TARGET.log_prob,
+        num_steps_per_cycle=4,
+        exploration_fraction=0.5,
+        subsample_size=2,
+        mode='as_published',
+    )
+    state = TARGET.draw(seed, [8], 'float64')
+    start = kernel.bootstrap_results(state)
+    noises = [draw_noise(kernel, state, [seed, step]) for step in range(6)]
+    whole = injected_steps(kernel, state, ALL, start, noises)
+    for rows in BLOCKS:
+        results = start._replace(adaptation=rows_of(start.adaptation, rows))
+        block = injected_steps(kernel, state, rows, results, noises)
+        for (transition, learned, _), (all_chains, all_learned, _) in zip(
+            block, whole, strict=True
+        ):
+            assert_close(transition.state, rows_of(all_chains.state, rows), rtol=1e-9)
+            assert_close(learned, rows_of(all_learned, rows), rtol=1e-9)
 
 
 @every_kernel_on_any_chains

@@ -182,6 +182,12 @@ ALONE = KERNEL.copy(pool_fn=None)
 ADAPTER = tfp.mcmc.DualAveragingStepSizeAdaptation
 TRANSFORMED = tfp.mcmc.TransformedTransitionKernel
 EXCHANGE = functools.partial(tfp.mcmc.ReplicaExchangeMC, TARGET.log_prob, [1.0, 0.5])
+MASSES = functools.partial(
+    tfp.experimental.mcmc.DiagonalMassMatrixAdaptation,
+    tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(TARGET.log_prob, 0.1, 2),
+    tfp.experimental.stats.RunningVariance.from_shape([3]),
+)
+CYCLICAL = functools.partial(tfpa.CyclicalKernelAdaptiveMetropolis, TARGET.log_prob)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +198,20 @@ EXCHANGE = functools.partial(tfp.mcmc.ReplicaExchangeMC, TARGET.log_prob, [1.0, 
         (EXCHANGE(lambda fn: ALONE), 'pool_fn='),
         (ADAPTER(KERNEL, 7), 'experimental_reduce_chain_axis_names'),
         (tfp.mcmc.SimpleStepSizeAdaptation(ALONE, 0), 'pool_fn='),
+        (MASSES(num_estimation_steps=7), 'cannot pool'),
+        (MASSES(), 'cannot pool'),
+        (CYCLICAL(), 'pool_fn='),
     ],
-    ids=['kernel', 'transformed', 'exchange', 'adapter', 'inner'],
+    ids=[
+        'kernel',
+        'transformed',
+        'exchange',
+        'adapter',
+        'inner',
+        'masses',
+        'masses for ever',
+        'cyclical',
+    ],
 )
 def test_learning_apart_is_refused(kernel, option):
     pooling.check_pooling(kernel, 1)
@@ -210,8 +228,10 @@ def test_learning_apart_is_refused(kernel, option):
         (EXCHANGE(lambda fn: KERNEL), True),
         (ADAPTER(KERNEL, 7, experimental_reduce_chain_axis_names='chains'), True),
         (tfp.mcmc.HamiltonianMonteCarlo(TARGET.log_prob, 0.1, 2), False),
+        (MASSES(num_estimation_steps=0), False),
+        (CYCLICAL(mode='as_published'), False),
     ],
-    ids=['kernel', 'no steps', 'frozen', 'exchange', 'adapter', 'hmc'],
+    ids=['kernel', 'no steps', 'frozen', 'exchange', 'adapter', 'hmc', 'masses', 'published'],
 )
 def test_learning_together_or_not_at_all_is_not(kernel, pools):
     pooling.check_pooling(kernel, 2)

@@ -78,7 +78,8 @@ def sample_chain(
       num_results: draws per chain.
       current_state: a structure of parts [C, ...] holding the chains of all replicas, the same in
         every process; or `LocalValues`, such as the `final_state` of an earlier run.
-      kernel: any kernel without adaptation, or one that pools what it learns.
+      kernel: any kernel without adaptation, or one that pools what it learns, or whose chains learn
+        each from itself alone.
       previous_kernel_results: `final_kernel_results` of an earlier run with this kernel. Default
         `None`: bootstrapped, on the replicas and with pooling.
       num_burnin_steps: steps before the first draw. Default 0.

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive.kernels import CyclicalKernelAdaptiveMetropolis
+
 _HOW = (
     'Warm up with `tfp_adaptive.distribute.sample_chain`, which loops outside the replicas, and '
     'compile the sampling with the frozen kernel alone, which pools nothing.'
@@ -80,11 +82,13 @@ def is_compiled_by_xla() -> bool:
 
 def pools(kernel: Any) -> bool:
     """Whether a kernel, or one that it wraps, sums over replicas in its steps."""
-    return any(_pools(parameters) for parameters in _parameters(kernel))
+    return any(_pools(each.parameters) for each in _kernels(kernel))
 
 
 def check_pooling(kernel: Any, num_replicas: int) -> None:
     """Refuses a kernel that would learn something else on every replica.
+
+    A kernel whose chains learn each from itself alone is the same kernel wherever they are.
 
     Args:
       kernel: any `tfp.mcmc.TransitionKernel`.
@@ -95,19 +99,28 @@ def check_pooling(kernel: Any, num_replicas: int) -> None:
     """
     if num_replicas == 1:
         return
-    for parameters in _parameters(kernel):
-        steps = tf.get_static_value(parameters.get('num_adaptation_steps', 0))
-        if steps != 0 and not _pools(parameters):
-            duration = 'some' if steps is None else int(steps)
-            option = (
-                'pool_fn=tfp_adaptive.distribute.sum_over_replicas'
-                if 'pool_fn' in parameters
-                else 'experimental_reduce_chain_axis_names'
-            )
+    for each in _kernels(kernel):
+        duration = _duration(each.parameters)
+        if duration and not _pools(each.parameters) and not _is_of_lone_chains(each):
             raise ValueError(
-                f'`kernel` adapts for {duration} steps on each of {num_replicas} replicas by '
-                f'itself, to {num_replicas} different proposals; give it {option}, or freeze it.'
+                f'`kernel` adapts {duration} on each of {num_replicas} replicas by itself, to '
+                f'{num_replicas} different proposals; {_remedy(each)}.'
             )
+
+
+_DURATIONS = ('num_adaptation_steps', 'num_estimation_steps')
+"""Parameters that say for how long a kernel adapts; `None` is for ever."""
+
+
+def _duration(parameters) -> str:
+    """For how long a kernel adapts, in words; '' if it does not."""
+    for given in (parameters[name] for name in _DURATIONS if name in parameters):
+        if given is None:
+            return 'for ever'
+        steps = tf.get_static_value(given)
+        if steps != 0:
+            return f'for {"some" if steps is None else int(steps)} steps'
+    return ''
 
 
 def _pools(parameters) -> bool:
@@ -115,11 +128,32 @@ def _pools(parameters) -> bool:
     return any(parameters.get(name) for name in names)
 
 
-def _parameters(kernel) -> Iterator[dict]:
-    """The constructor arguments of a kernel and of those it wraps."""
-    parameters = getattr(kernel, 'parameters', {})
-    yield parameters
+def _is_of_lone_chains(kernel) -> bool:
+    """Whether every chain learns from itself alone."""
+    is_cyclical = isinstance(kernel, CyclicalKernelAdaptiveMetropolis)
+    return is_cyclical and kernel.parameters['mode'] == 'as_published'
+
+
+def _remedy(kernel) -> str:
+    parameters = kernel.parameters
+    if 'pool_fn' in parameters:
+        return 'give it pool_fn=tfp_adaptive.distribute.sum_over_replicas, or freeze it'
+    if 'experimental_reduce_chain_axis_names' in parameters:
+        return 'give it experimental_reduce_chain_axis_names, or freeze it'
+    return (
+        f'{type(kernel).__name__} cannot pool: let it adapt on one device and spread the kernel '
+        'that it wraps with what it has learned, or take one with a pool_fn, such as '
+        'tfp_adaptive.WindowedHMC'
+    )
+
+
+def _kernels(kernel) -> Iterator:
+    """A kernel and those that it wraps."""
+    parameters = getattr(kernel, 'parameters', None)
+    if parameters is None:
+        return
+    yield kernel
     if 'make_kernel_fn' in parameters:
-        yield from _parameters(parameters['make_kernel_fn'](lambda *parts: parts))
+        yield from _kernels(parameters['make_kernel_fn'](lambda *parts: parts))
     if 'inner_kernel' in parameters:
-        yield from _parameters(parameters['inner_kernel'])
+        yield from _kernels(parameters['inner_kernel'])
