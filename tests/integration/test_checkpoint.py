@@ -20,7 +20,8 @@ from tests.integration import killed_runs
 from tests.integration.killed_runs import SHORT, gaussian, run
 from tests.support.processes import run_python
 from tfp_adaptive.sampling import coordinates
-from tfp_adaptive.sampling.programs import arrival, programs
+from tfp_adaptive.sampling.programs import programs
+from tfp_adaptive.sampling.running import phases
 from tfp_adaptive.sampling.storage import checkpoint
 
 tfmc = tfp.mcmc
@@ -58,13 +59,13 @@ def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
 
     starts = np.array([[-200.0, 0], [40, 40], [50, 50], [60, 60]], np.float32)
     settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120, 'target': half_line}
-    ways, explained = [], arrival.explained
+    ways, arrive = [], phases.arrive
 
-    def on_the_way(*args, **kwargs):
+    def on_the_way(*args):
         ways.append(args)
-        return explained(*args, **kwargs)
+        return arrive(*args)
 
-    monkeypatch.setattr(arrival, 'explained', on_the_way)
+    monkeypatch.setattr(phases, 'arrive', on_the_way)
     first = run(initial_state=starts, **settings)
     assert first.diagnostics.num_moved_starts == 1
     assert len(ways) == 1

@@ -15,6 +15,7 @@ from tfp_adaptive.internal import lbfgs
 from tfp_adaptive.sampling.compiled import XLA
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.programs import Position
+from tfp_adaptive.sampling.running import phases
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -200,9 +201,13 @@ def test_sample_walks_into_a_funnel(rng, seed):
     kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
     state = starts(rng, 101, radius=10.0)
     start = types.SimpleNamespace(state=state, batch_shape=(NUM_CHAINS,))
-    go = make_arrival(kernel, kernel.bootstrap_results, start, XLA(False))
+    setup = types.SimpleNamespace(
+        kernel=kernel,
+        bootstrap=kernel.bootstrap_results,
+        arrival=make_arrival(kernel, start, XLA(False)),
+    )
     position = Position(state, kernel.bootstrap_results(state))
-    arrived = go(position, tf.constant([seed, 0]), 400)
+    arrived = phases.arrive(setup, position, tf.constant([seed, 0]), 400)
     assert np.min(volatility(state)) < -1e5
     assert np.min(volatility(arrived.state)) > -2000
     down = run(volatility, state, seed, budget=100)

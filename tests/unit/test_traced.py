@@ -234,5 +234,5 @@ def test_the_arrival_is_compiled_only_where_there_is_a_loop(monkeypatch):
     found, xla = [], XLA(True)
     monkeypatch.setattr(arrival, 'Compiled', lambda _, xla: found.append(xla))
     for log_prob in (runge_kutta(3, in_loop=True), lambda q: within(q), runge_kutta(3)):
-        arrival.make_arrival(kernel_of(log_prob), None, start, xla)
+        arrival.make_arrival(kernel_of(log_prob), start, xla)
     assert found == [xla] * 4 + [None] * 2

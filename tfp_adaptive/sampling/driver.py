@@ -12,7 +12,7 @@ from tfp_adaptive.sampling.findings.outcomes import make_run
 from tfp_adaptive.sampling.findings.sample_run import SampleRun
 from tfp_adaptive.sampling.kept import kept_with
 from tfp_adaptive.sampling.programs.setups import Settings, find_setup
-from tfp_adaptive.sampling.running.phases import Orders, run_phases
+from tfp_adaptive.sampling.running.phases import Seeds, run_phases
 from tfp_adaptive.sampling.running.until import Until, check_until
 from tfp_adaptive.sampling.storage.checkpoint import open_store
 from tfp_adaptive.sampling.targets.models import make_model
@@ -139,27 +139,16 @@ def sample(
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
     check_until(until, num_results, (num_between or 0) + 1)
-    settings = Settings(kernel, num_warmup_steps, num_between, trace_fn, jit_compile)
+    settings = Settings(
+        kernel, num_warmup_steps, num_results, num_between, trace_fn, until, progress, jit_compile
+    )
     with open_store(checkpoint) as store:
-        run_seed = store.seed(own_seed, is_given=seed is not None)
-        warmup_seed, sampling_seed, start_seed, arrival_seed = _split(run_seed)
+        seeds = Seeds(*_split(store.seed(own_seed, is_given=seed is not None)))
         kept = kept_with(target)
         model = make_model(target, initial_state, dtype, kept)
-        start = find_start(model, initial_state, num_chains, start_seed, kept)
+        start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)
-        store.admit(start, setup)
-        orders = Orders(
-            num_warmup_steps=num_warmup_steps,
-            num_results=num_results,
-            num_between=num_between,
-            until=until,
-            progress=progress,
-            arrival_seed=arrival_seed,
-            warmup_seed=warmup_seed,
-            sampling_seed=sampling_seed,
-            begin=begin,
-        )
-        finished = run_phases(start, setup, store, orders)
+        finished = run_phases(start, setup, store, seeds, begin)
         run = make_run(start, setup, finished)
     emit(run.warnings)
     return run

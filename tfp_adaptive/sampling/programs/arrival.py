@@ -1,80 +1,49 @@
 """Before the warm-up: the chains go to the typical set, and the kernel starts at their scales."""
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import log_density, packing, random
-from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs import where_xla_pays
 from tfp_adaptive.sampling.targets.starts import Start
-from tfp_adaptive.sampling.user_code import explained
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 from tfp_adaptive.tuning.walk import MAX_STEPS, walk
 
-_SHARE = 4
-_LEAST_GRADIENTS = 25
+
+class ArrivalPrograms(NamedTuple):
+    """What moves chains to the typical set.
+
+    Attributes:
+      descend: (state, seed, most gradients) -> (`First`, whether to walk, from where).
+      walk: (state, where to begin, seed, number of steps) -> `First`.
+    """
+
+    descend: Compiled
+    walk: Compiled
 
 
-def make_arrival(kernel: Any, bootstrap: Callable, start: Start, xla: XLA) -> Callable:
-    """How a kernel gets to its first position.
-
-    Chains of gradient-adaptive kernels that use scores go to the typical set first. The descent
-    takes at most a quarter as many gradients as the warm-up has steps, with four log-densities
-    beside each; in a funnel the walk takes as many gradients again. All count as gradients of the
-    warm-up.
+def make_arrival(kernel: Any, start: Start, xla: XLA) -> ArrivalPrograms:
+    """How chains get to where the warm-up begins.
 
     There, the scale of every coordinate is estimated, which the preconditioner starts from unless
-    it was given an `initial_scale`. With less than a hundred steps of warm-up chains stay where
-    they are, and so do the chains of other kernels.
+    it was given an `initial_scale`.
 
     Args:
       kernel: the one that warms up.
-      bootstrap: state -> its kernel results.
       start: of the chains.
       xla: whether XLA may compile it, which it does where the density holds a loop.
-
-    Returns:
-      (start of the warm-up, seed, number of its steps) -> `Position`, the start from there.
     """
     own_xla = xla if where_xla_pays.arrives_faster(kernel, start.state) else None
-    arrive_program = Compiled(_arriving(kernel, start.batch_shape), own_xla)
-    walk_program = Compiled(_walking(kernel, start.batch_shape), own_xla)
-
-    def go(position, seed, num_warmup_steps):
-        state, max_gradients = position.state, num_warmup_steps // _SHARE
-        if not _can_arrive(kernel, position.kernel_results) or max_gradients < _LEAST_GRADIENTS:
-            return position
-        with explained('target` or `kernel', tf.nest.flatten(state)):
-            first, is_funnel, resolved = arrive_program(state, seed, tf.constant(max_gradients))
-            num_gradients = first.num_gradients
-            if is_funnel:
-                first = walk_program(state, resolved, seed, tf.constant(max_gradients))
-                num_gradients += first.num_gradients
-        results = bootstrap(first.state)
-        info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
-        results = results._replace(
-            adaptation=results.adaptation._replace(preconditioner=first.proposal), info=info
-        )
-        return dataclasses.replace(
-            position,
-            state=first.state,
-            kernel_results=results,
-            num_restarts=int(first.num_restarts),
-        )
-
-    return go
+    return ArrivalPrograms(
+        Compiled(_descending(kernel, start.batch_shape), own_xla),
+        Compiled(_walking(kernel, start.batch_shape), own_xla),
+    )
 
 
-def _can_arrive(kernel, results):
-    return isinstance(kernel, GradientAdaptiveKernel) and bool(results.grads_target_log_prob)
-
-
-class _First(NamedTuple):
+class First(NamedTuple):
     """Where chains have come to.
 
     Attributes:
@@ -90,8 +59,8 @@ class _First(NamedTuple):
     num_gradients: tf.Tensor
 
 
-def _arriving(kernel, batch_shape):
-    """(state, seed, most gradients) -> (`_First`, whether to walk, from where)."""
+def _descending(kernel, batch_shape):
+    """(state, seed, most gradients) -> (`First`, whether to walk, from where)."""
 
     def run(state, seed, max_gradients):
         target, position, make_first = _packed(kernel, batch_shape, state)
@@ -105,7 +74,7 @@ def _arriving(kernel, batch_shape):
 
 
 def _walking(kernel, batch_shape):
-    """(state, where to begin, seed, number of steps) -> `_First`."""
+    """(state, where to begin, seed, number of steps) -> `First`."""
 
     def run(state, position, seed, num_steps):
         target, _, make_first = _packed(kernel, batch_shape, state)
@@ -127,7 +96,7 @@ def _packed(kernel, batch_shape, state):
         shape = packing.batch_shape_of(layout, parts[0])
         moved = packing.unpack(layout, position, shape, like=parts)
         scale = first_scale(target, position, is_there)
-        return _First(
+        return First(
             state=packing.like_state(state, moved),
             proposal=kernel.first_preconditioner(target, scale),
             num_restarts=tf.reduce_sum(tf.cast(is_restarted, tf.int32)),

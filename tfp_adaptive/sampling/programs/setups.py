@@ -3,7 +3,6 @@
 They are kept with the target for the next run like this one.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.kept import Kept
 from tfp_adaptive.sampling.programs import where_xla_pays
-from tfp_adaptive.sampling.programs.arrival import make_arrival
+from tfp_adaptive.sampling.programs.arrival import ArrivalPrograms, make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
 from tfp_adaptive.sampling.programs.signatures import GLOBALS, signature
@@ -35,51 +34,117 @@ from tfp_adaptive.sampling.targets.starts import Start
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run depends on beside the target and the state.
+    """What `sample` was asked for, beside the target and the start.
 
     Attributes:
       kernel: as `sample` was given it.
       num_warmup_steps: steps that adapt.
-      num_steps_between_results: steps thrown away between two draws; `None`: as many as it takes.
+      num_results: draws per chain.
+      num_between: steps thrown away between two draws; `None`: as many as it takes.
       trace_fn: (state, kernel_results) -> nest, or `None`.
+      until: what is to hold of the draws, or `None`.
+      progress: whether to show progress.
       jit_compile: whether to compile with XLA.
     """
 
     kernel: Any
     num_warmup_steps: int
-    num_steps_between_results: int | None
+    num_results: int
+    num_between: int | None
     trace_fn: Callable | None
+    until: Any
+    progress: bool
     jit_compile: bool
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything of a run that another run with the same arguments shares.
-
-    All but `kernel`, `descriptions` and `warmup` serve any length of the warm-up.
+    """The kernel of a run, and its programs, each made when it is first asked for.
 
     Attributes:
       kernel: the one that warms up.
       descriptions: text that tells its settings from others, by their path.
-      begin: (state, chains whose start was moved) -> first position of the warm-up.
-      arrive: (that, seed, number of warm-up steps) -> the same in the typical set.
-      make_warmup: (kernel, number of steps) -> program of the warm-up.
-      warmup: the one of this kernel and number of steps.
-      begin_sampling: last position of the warm-up -> first position of the sampling.
-      make_sampling: (last position of the warm-up, any of the sampling, steps per draw,
-        is_delayed=False) -> program.
-      can_delay: whether the kernel is the default, which may try rejected moves once more.
+      start: of the chains.
+      settings: of the run.
+      shared: what runs like this one share, whatever their numbers of draws and seeds.
     """
 
     kernel: Any
     descriptions: dict[str, str]
-    begin: Callable[[Any, int], Position]
-    arrive: Callable[[Position, Any, int], Position]
-    make_warmup: Callable[[Any, int], Program]
-    warmup: Program
-    begin_sampling: Callable[[Position], Position]
-    make_sampling: Callable[..., Program]
-    can_delay: bool
+    start: Start
+    settings: Settings
+    shared: dict[Any, Any]
+
+    def _shared(self, key, make):
+        if key not in self.shared:
+            self.shared[key] = make()
+        return self.shared[key]
+
+    @property
+    def can_delay(self) -> bool:
+        """Whether the kernel is the default, which may try rejected moves once more."""
+        return self.settings.kernel is None
+
+    def bootstrap(self, state: Any) -> Any:
+        """The first kernel results.
+
+        Args:
+          state: of the chains.
+        """
+        return self._shared('bootstrap', lambda: Compiled(self.kernel.bootstrap_results))(state)
+
+    def begin(self) -> Position:
+        """The first position of the warm-up."""
+        state = self.start.state
+        return Position(state, self.bootstrap(state), num_moved_starts=self.start.num_moved)
+
+    @property
+    def arrival(self) -> ArrivalPrograms:
+        """What moves the chains to the typical set."""
+        return self._shared('arrival', lambda: make_arrival(self.kernel, self.start, self._xla))
+
+    def warmup(self, first: Position) -> Program:
+        """The program of the warm-up.
+
+        One serves every length of it; or two, with the history of the preconditioner, and without
+        where that would be too long.
+
+        Args:
+          first: its first position.
+        """
+        kernel = self.kernel
+        lengths: tuple = ()
+        with_history = keeps_history(kernel, first.kernel_results, self.settings.num_warmup_steps)
+        if _takes_length(kernel):
+            lengths = (tf.cast(kernel.num_adaptation_steps, tf.int32),)
+        program = self._shared(
+            ('warm-up', with_history),
+            lambda: make_program(
+                functools.partial(_with_length, kernel),
+                warmup_statistics_fn(kernel, with_history),
+                (first.state, first.kernel_results),
+                steps_per_row=1,
+                xla=self._xla,
+                arguments=lengths,
+            ),
+        )
+        return program._replace(arguments=lengths)
+
+    def begin_sampling(self, warmup: Position) -> Position:
+        """The first position of the sampling.
+
+        Args:
+          warmup: the last position of the warm-up.
+        """
+        kernel, state, results = self.kernel, warmup.state, warmup.kernel_results
+        if not hasattr(kernel, 'frozen'):
+            return Position(state, results)
+
+        def frozen_results(state, results):
+            return kernel.frozen(results).bootstrap_results(state)
+
+        freeze = self._shared('freeze', lambda: Compiled(frozen_results))
+        return Position(state, freeze(state, results))
 
     def freeze(self, warmup: Position, is_delayed: bool = False) -> Any:
         """The kernel that samples: frozen if it can be, else the kernel itself.
@@ -88,11 +153,51 @@ class Setup:
           warmup: its last position.
           is_delayed: whether moves that are rejected are tried once more.
         """
-        return _freeze(self.kernel, warmup, is_delayed)
+        kernel = self.kernel
+        frozen = kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
+        if not is_delayed:
+            return frozen
+        num_leapfrog_steps = kernel.parameters['num_leapfrog_steps']
+        return frozen.copy(proposal=delayed_rejection(num_leapfrog_steps))
+
+    def sampling(
+        self, warmup: Position, first: Position, steps_per_draw: int, is_delayed: bool = False
+    ) -> Program:
+        """The program of the draws.
+
+        Args:
+          warmup: the last position of the warm-up.
+          first: of the draws.
+          steps_per_draw: steps taken for each.
+          is_delayed: whether moves that are rejected are tried once more.
+        """
+        kernel = self.freeze(warmup, is_delayed)
+
+        def make():
+            return make_program(
+                lambda: kernel,
+                _sampling_trace_fn(self.start.model, self.settings.trace_fn),
+                (first.state, first.kernel_results),
+                steps_per_row=steps_per_draw,
+                xla=self._xla,
+            )
+
+        # what a FrozenKernel has learned travels in its results, so one program serves them all
+        if kernel is not self.kernel and not isinstance(kernel, FrozenKernel):
+            return make()
+        return self._shared(('sampling', steps_per_draw, is_delayed), make)
+
+    @property
+    def _xla(self) -> XLA:
+        def make():
+            is_wanted, state = self.settings.jit_compile, self.start.state
+            return XLA(is_wanted and where_xla_pays.compiles(self.kernel, state))
+
+        return self._shared('xla', make)
 
 
 def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
-    """The setup of an earlier run like this one, whatever its length of the warm-up, or a new one.
+    """The kernel of a run, with the programs of earlier runs like it.
 
     Args:
       start: of the chains.
@@ -114,7 +219,7 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
         **signature(
             {
                 'num_warmup_steps': settings.num_warmup_steps,
-                'num_steps_between_results': settings.num_steps_between_results,
+                'num_steps_between_results': settings.num_between,
                 'jit_compile': settings.jit_compile,
             },
             'settings',
@@ -129,19 +234,23 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
     }
     shapes = tuple((part.shape, part.dtype) for part in tf.nest.flatten(start.state))
     key = (start.key, shapes, tuple(sorted(fixed.items(), key=lambda item: item[0])))
-    found = kept.get(key)
     # what helpers are made of is told apart in this process, and is no setting of a checkpoint
     descriptions = {
         path: leaf.text for path, leaf in leaves.items() if GLOBALS not in path.split('.')
     }
-    if found is None:
-        return kept.put(key, _make_setup(kernel, descriptions, start, settings))
-    return dataclasses.replace(
-        found,
-        kernel=kernel,
-        descriptions=descriptions,
-        warmup=found.make_warmup(kernel, settings.num_warmup_steps),
-    )
+    shared = kept.get(key)
+    setup = Setup(kernel, descriptions, start, settings, {} if shared is None else shared)
+    if shared is None:
+        _try(setup)
+        kept.put(key, setup.shared)
+    return setup
+
+
+def _try(setup):
+    """Refuses a kernel or a `trace_fn` that fails, before the warm-up."""
+    with user_code.explained('kernel', tf.nest.flatten(setup.start.state)), user_code.renamed():
+        first = setup.begin()
+    setup.sampling(first, setup.begin_sampling(first), (setup.settings.num_between or 0) + 1)
 
 
 def _takes_length(kernel):
@@ -151,106 +260,6 @@ def _takes_length(kernel):
     """
     own = GradientAdaptiveKernel.__module__.rpartition('.')[0]
     return isinstance(kernel, GradientAdaptiveKernel) and type(kernel).__module__.startswith(own)
-
-
-def _freeze(kernel, warmup, is_delayed):
-    frozen = kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
-    if not is_delayed:
-        return frozen
-    num_leapfrog_steps = kernel.parameters['num_leapfrog_steps']
-    return frozen.copy(proposal=delayed_rejection(num_leapfrog_steps))
-
-
-def _make_setup(kernel, descriptions, start, settings):
-    xla = XLA(settings.jit_compile and where_xla_pays.compiles(kernel, start.state))
-    can_freeze = hasattr(kernel, 'frozen')
-    bootstrap = Compiled(kernel.bootstrap_results)
-    with user_code.explained('kernel', tf.nest.flatten(start.state)), user_code.renamed():
-        first = Position(start.state, bootstrap(start.state))
-
-    def begin(state, num_moved_starts):
-        return Position(state, bootstrap(state), num_moved_starts=num_moved_starts)
-
-    @Compiled
-    def freeze_results(kernel_results, state):
-        return kernel.frozen(kernel_results).bootstrap_results(state)
-
-    def begin_sampling(warmup):
-        results = warmup.kernel_results
-        results = freeze_results(results, warmup.state) if can_freeze else results
-        return Position(warmup.state, results)
-
-    trace_fn = _sampling_trace_fn(start.model, settings.trace_fn)
-    make_sampling = _sampling_maker(kernel, trace_fn, xla)
-    # a `trace_fn` that fails is to do so before the warm-up
-    make_sampling(first, begin_sampling(first), (settings.num_steps_between_results or 0) + 1)
-    make_warmup = _warmup_maker(first, xla)
-    return Setup(
-        kernel=kernel,
-        descriptions=descriptions,
-        begin=begin,
-        arrive=make_arrival(kernel, bootstrap, start, xla),
-        make_warmup=make_warmup,
-        warmup=make_warmup(kernel, settings.num_warmup_steps),
-        begin_sampling=begin_sampling,
-        make_sampling=make_sampling,
-        can_delay=settings.kernel is None,
-    )
-
-
-def _warmup_maker(first: Position, xla: XLA) -> Callable[[Any, int], Program]:
-    """(kernel, number of steps) -> program of the warm-up.
-
-    Two serve all numbers of steps: with the history of the preconditioner, and without where it
-    would be too long.
-    """
-    specs = tf.nest.map_structure(tf.type_spec_from_value, (first.state, first.kernel_results))
-    programs: dict[bool, Program] = {}
-
-    def make_warmup(kernel, num_steps):
-        with_history = keeps_history(kernel, specs[1], num_steps)
-        lengths: tuple = ()
-        if _takes_length(kernel):
-            lengths = (tf.cast(kernel.num_adaptation_steps, tf.int32),)
-        if with_history not in programs:
-            programs[with_history] = make_program(
-                functools.partial(_with_length, kernel),
-                warmup_statistics_fn(kernel, with_history),
-                specs,
-                steps_per_row=1,
-                xla=xla,
-                arguments=lengths,
-            )
-        return programs[with_history]._replace(arguments=lengths)
-
-    return make_warmup
-
-
-def _sampling_maker(kernel, trace_fn, xla: XLA) -> Callable[..., Program]:
-    """(last position of the warm-up, any of the sampling, steps a draw, is_delayed) -> program."""
-    shared: dict[tuple[int, bool], Program] = {}
-
-    def make_sampling(warmup, position, steps_per_draw, is_delayed=False):
-        frozen_kernel = _freeze(kernel, warmup, is_delayed)
-
-        def make():
-            return make_program(
-                lambda: frozen_kernel,
-                trace_fn,
-                (position.state, position.kernel_results),
-                steps_per_row=steps_per_draw,
-                xla=xla,
-            )
-
-        # what a FrozenKernel has learned travels in its results, so one program serves them all
-        if frozen_kernel is not kernel and not isinstance(frozen_kernel, FrozenKernel):
-            return make()
-        key = steps_per_draw, is_delayed
-        if key not in shared:
-            shared[key] = make()
-        return shared[key]
-
-    return make_sampling
 
 
 def _with_length(kernel, num_adaptation_steps=None):

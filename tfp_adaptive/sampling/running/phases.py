@@ -2,10 +2,13 @@
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from tfp_adaptive.internal import random
+from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.figures import diagnose
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.programs.setups import Setup
@@ -13,35 +16,22 @@ from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
 from tfp_adaptive.sampling.running import thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
-from tfp_adaptive.sampling.running.until import Until, Verdict
+from tfp_adaptive.sampling.running.until import Verdict
 from tfp_adaptive.sampling.targets.starts import Start
+from tfp_adaptive.sampling.user_code import explained
+
+_ARRIVAL_SHARE = 4
+_LEAST_GRADIENTS = 25
 
 
-@dataclass(frozen=True)
-class Orders:
-    """What is to be run.
+class Seeds(NamedTuple):
+    """Seeds of a run, each int32 [2]."""
 
-    Attributes:
-      num_warmup_steps: steps that adapt.
-      num_results: draws per chain.
-      num_between: steps thrown away between two draws; `None`: as many as it takes.
-      until: what is to hold of the draws, or `None`.
-      progress: whether to show progress.
-      arrival_seed: int32 [2], for the way to the typical set.
-      warmup_seed: likewise, for the warm-up.
-      sampling_seed: likewise, for the draws.
-      begin: when the call of `sample` began, by `time.perf_counter`.
-    """
-
-    num_warmup_steps: int
-    num_results: int
-    num_between: int | None
-    until: Until | None
-    progress: bool
-    arrival_seed: Any
-    warmup_seed: Any
-    sampling_seed: Any
-    begin: float
+    warmup: Any
+    sampling: Any
+    start: Any
+    arrival: Any
+    """For the way to the typical set."""
 
 
 @dataclass(frozen=True)
@@ -93,42 +83,45 @@ class Finished:
     compile_seconds: float
 
 
-def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finished:
+def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished:
     """Warms up and draws, or goes on where the store says that the run was interrupted.
 
     Args:
       start: of the chains.
       setup: kernel and programs.
       store: where the run is kept.
-      orders: what is to be run.
+      seeds: of the run.
+      begin: when the call of `sample` began, by `time.perf_counter`.
 
     Raises:
       OSError: if the store cannot be written.
-      ValueError: if a program fails, or the store holds more draws.
+      ValueError: if a program fails, or the store holds another run, or more draws.
     """
-    begin = setup.begin(start.state, start.num_moved)
-    first = store.restore('warm-up', begin)
-    if first is begin:
-        first = setup.arrive(begin, orders.arrival_seed, orders.num_warmup_steps)
-    start_seconds = time.perf_counter() - orders.begin
-    warmup = _warm_up(setup.warmup, first, store, orders)
+    store.admit(start, setup)
+    settings = setup.settings
+    begun = setup.begin()
+    first = store.restore('warm-up', begun)
+    if first is begun:
+        first = arrive(setup, begun, seeds.arrival, settings.num_warmup_steps)
+    start_seconds = time.perf_counter() - begin
+    warmup = _warm_up(setup, first, store, seeds.warmup)
     before = time.perf_counter()
     first = store.restore('sampling', setup.begin_sampling(warmup.position))
-    program = setup.make_sampling(warmup.position, first, (orders.num_between or 0) + 1)
+    program = setup.sampling(warmup.position, first, (settings.num_between or 0) + 1)
     start_seconds += time.perf_counter() - before
-    drawn = _draw('sampling', program, first, orders.sampling_seed, start, store, orders)
+    drawn = _draw('sampling', program, first, seeds.sampling, setup, store)
     compile_seconds = warmup.compile_seconds + drawn.compile_seconds
     num_sampling_steps = drawn.num_steps
     missing = math.inf
-    while orders.until is None and orders.num_between is None:
+    while settings.until is None and settings.num_between is None:
         count, is_delayed, missing = _next_steps(drawn, missing, setup.can_delay, start)
         if count == program.steps_per_row:
             break
         phase = f'thinned-{count}-delayed' if is_delayed else f'thinned-{count}'
         first = store.restore(phase, drawn.position.anew())
-        program = setup.make_sampling(warmup.position, first, count, is_delayed)
-        seed = random.fold_in(orders.sampling_seed, count)
-        drawn = _draw(phase, program, first, seed, start, store, orders, is_delayed)
+        program = setup.sampling(warmup.position, first, count, is_delayed)
+        seed = random.fold_in(seeds.sampling, count)
+        drawn = _draw(phase, program, first, seed, setup, store, is_delayed)
         compile_seconds += drawn.compile_seconds
         num_sampling_steps += drawn.num_steps
     return Finished(
@@ -138,6 +131,44 @@ def run_phases(start: Start, setup: Setup, store: Any, orders: Orders) -> Finish
         num_sampling_steps=num_sampling_steps,
         start_seconds=start_seconds,
         compile_seconds=compile_seconds,
+    )
+
+
+def arrive(setup: Setup, begun: Position, seed: Any, num_warmup_steps: int) -> Position:
+    """The chains go to the typical set, and the kernel starts at their scales.
+
+    Those of gradient-adaptive kernels that use scores do. The descent takes at most a quarter as
+    many gradients as the warm-up has steps, with four log-densities beside each; in a funnel the
+    walk takes as many gradients again. All count as gradients of the warm-up. With less than a
+    hundred steps of warm-up chains stay where they are, and so do the chains of other kernels.
+
+    Args:
+      setup: kernel and programs.
+      begun: the first position.
+      seed: int32 [2].
+      num_warmup_steps: of the warm-up.
+    """
+    state, most = begun.state, num_warmup_steps // _ARRIVAL_SHARE
+    uses_scores = isinstance(setup.kernel, GradientAdaptiveKernel) and bool(
+        begun.kernel_results.grads_target_log_prob
+    )
+    if not uses_scores or most < _LEAST_GRADIENTS:
+        return begun
+    with explained('target` or `kernel', tf.nest.flatten(state)):
+        first, is_funnel, resolved = setup.arrival.descend(state, seed, tf.constant(most))
+        num_gradients = first.num_gradients
+        if is_funnel:
+            first = setup.arrival.walk(state, resolved, seed, tf.constant(most))
+            num_gradients += first.num_gradients
+    results = setup.bootstrap(first.state)
+    return replace(
+        begun,
+        state=first.state,
+        kernel_results=results._replace(
+            adaptation=results.adaptation._replace(preconditioner=first.proposal),
+            info=results.info._replace(num_gradients=results.info.num_gradients + num_gradients),
+        ),
+        num_restarts=int(first.num_restarts),
     )
 
 
@@ -156,18 +187,20 @@ def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
     return count, drawn.is_delayed, missing
 
 
-def _warm_up(program, first, store, orders) -> Execution:
-    rows = store.rows('warm-up', program.row_specs, orders.num_warmup_steps)
-    seed, progress = orders.warmup_seed, orders.progress
+def _warm_up(setup, first, store, seed) -> Execution:
+    program, num_steps = setup.warmup(first), setup.settings.num_warmup_steps
+    rows = store.rows('warm-up', program.row_specs, num_steps)
+    progress = setup.settings.progress
     warmup = Execution('warm-up', program, first, seed, rows, progress=progress, store=store)
     with warmup:
-        warmup.advance_to(orders.num_warmup_steps)
+        warmup.advance_to(num_steps)
     return warmup
 
 
-def _draw(label, program, first, seed, start, store, orders, is_delayed=False) -> Drawn:
+def _draw(label, program, first, seed, setup, store, is_delayed=False) -> Drawn:
     """Draws until the verdict is that there are enough."""
-    num_results, until, progress = orders.num_results, orders.until, orders.progress
+    start, settings = setup.start, setup.settings
+    num_results, until, progress = settings.num_results, settings.until, settings.progress
     rows = store.rows(label, program.row_specs, num_results)
     goals = list(stopping.goals(until, num_results, program.steps_per_row))
     if until is None and first.num_rows > num_results:
