@@ -1,7 +1,6 @@
 """The records every axis is written in, and the tuples that flow between them.
 
-A sampler is a pure step over explicit state, assembled from interchangeable axes. An axis is a
-record of pure functions, whose arguments and results are documented here.
+A sampler is a pure step over explicit state, made of exchangeable axes: records of pure functions.
 
 Notation (shapes: C chains, D event size after packing, L leapfrog steps):
     U = -log pi       potential;  s = grad log pi = -grad U, the score
@@ -148,9 +147,11 @@ class Move(NamedTuple):
     num_gradients: Any
     """Scalar: new target gradients this move took."""
     trajectory: Any
-    """Proposal-specific whitened quantities, each [C, ...], read by `Proposal.pullback`."""
+    """Whitened quantities [C, ...] for `Proposal.pullback`; `()` for a move that tries several."""
     log_volume: Any = 0.0
     """[C] log|det| of the proposal that varies over the space; 0 for linear preconditioners."""
+    scale: Any = 1.0
+    """Scalar by which the move multiplied F."""
 
 
 class Proposal(NamedTuple):
@@ -198,8 +199,7 @@ class EntropyEstimate(NamedTuple):
     log_det: Tensor
     """[C] estimate of log det(I + D)."""
     pairs: Pairs
-    """Derivative in A of log det(I + D) minus the weighted penalty; every group [C, D], or [0, D]
-    where there is none."""
+    """Derivative in A of log det(I + D) - weighted penalty; groups [C, D], or [0, D] for none."""
     forms: Pairs
     """The same derivative in D: sum_m left_m^T dD right_m, groups [C, D], or [0, D] for none."""
     is_finite: Tensor

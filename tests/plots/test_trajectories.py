@@ -40,14 +40,19 @@ def real_nvp():
     return flow, flow.init(2, tf.float32, tf.constant(0.5))
 
 
-def proposed(run, proposal, nodes, velocity):
-    """The move from the first node with this velocity."""
+def proposed(run, proposal, nodes, noise, velocity=()):
+    """The move from the first node with this noise, and with the velocity of an earlier move."""
     settings = run.frozen_kernel.parameters
     target, position = motion.make_target(run, 1), tf.constant(nodes[:1])
-    state = ChainState(position, *target.value_and_score(position))
+    state = ChainState(position, *target.value_and_score(position), velocity)
     make = make_move(run.layout.event, proposal, settings['preconditioner'])
     parameters = settings['parameters_of_preconditioner']
-    return make(target, parameters, tf.constant(1.0), state, tf.constant(velocity[np.newaxis]))
+    return make(target, parameters, tf.constant(1.0), state, noise)
+
+
+def seeds_of(index, num_paths, seed=5):
+    """Seeds of the first velocity, of the noise and of the coin of a path of one move."""
+    return random.split(random.split(tf.constant([seed, 0]), num_paths)[index], 3)
 
 
 @pytest.mark.parametrize('family', ['diagonal', 'real_nvp'])
@@ -61,8 +66,7 @@ def test_a_path_is_a_move(family):
         [path.nodes[0] for path in found], starting_points(run, num_paths)
     )
     for index, path in enumerate(found):
-        own_seed = random.split(tf.constant([5, 0]), num_paths)[index]
-        velocity = random.normal([1, 2], random.split(own_seed, 3)[1], tf.float32)[0].numpy()
+        velocity = random.normal([1, 2], seeds_of(index, num_paths)[1], tf.float32)
         for length in range(1, num_steps + 1):
             move = proposed(run, tfpa.proposals.leapfrog(length), path.nodes, velocity)
             np.testing.assert_allclose(
@@ -73,6 +77,32 @@ def test_a_path_is_a_move(family):
         assert path.nodes.shape == (num_steps + 1, 2)
         assert path.curve.shape == (10 * num_steps + 1, 2)
         assert list(path.ends) == [num_steps]
+
+
+@pytest.mark.parametrize('is_jittered', [False, True])
+@pytest.mark.parametrize('name', ['mala', 'hmc', 'random_length', 'momentum', 'walk', 'flow'])
+def test_a_path_ends_where_the_move_does(name, is_jittered):
+    proposal = {
+        'mala': lambda: tfpa.proposals.leapfrog(1),
+        'hmc': lambda: tfpa.proposals.leapfrog(3),
+        'random_length': lambda: tfpa.proposals.leapfrog([2, 5]),
+        'momentum': lambda: tfpa.proposals.leapfrog(3, momentum_refreshment=0.5),
+        'walk': tfpa.proposals.random_walk,
+        'flow': lambda: tfpa.proposals.leapfrog(1),
+    }[name]()
+    if is_jittered:
+        proposal = tfpa.tuning.jittered(tfpa.tuning.jittered(proposal, 0.9), 0.5)
+    run = with_kernel(proposal, *(real_nvp() if name == 'flow' else ()))
+    for index, path in enumerate(motion.make_paths(run, 2, seed=5)):
+        velocity_seed, noise_seed, _ = seeds_of(index, 2)
+        kept = random.normal([1, 2], velocity_seed, tf.float32) if proposal.uses_velocity else ()
+        noise = proposal.draw(noise_seed, 1, 2, tf.float32)
+        move = proposed(run, proposal, path.nodes, noise, kept)
+        end = move.proposed.position[0]
+        np.testing.assert_allclose(path.nodes[-1], end, rtol=1e-4, atol=1e-5)
+        # steps ten times finer go the same way
+        drift = np.linalg.norm(path.curve[-1] - end)
+        assert drift < 0.5 * np.linalg.norm(end - path.nodes[0])
 
 
 def test_the_curve_is_the_hamiltonian_flow():
@@ -240,8 +270,9 @@ def test_misuse():
             tfpa.plots.trajectories(run, **{name: 0})
 
 
-def test_moves_with_a_delayed_rejection_are_refused():
-    run = with_kernel(tfpa.proposals.delayed_rejection(2))
+@pytest.mark.parametrize('width', [0, 0.5])
+def test_moves_with_a_delayed_rejection_are_refused(width):
+    run = with_kernel(tfpa.tuning.jittered(tfpa.proposals.delayed_rejection(2), width))
     with pytest.raises(ValueError, match='no single trajectory'):
         tfpa.plots.trajectories(run)
 

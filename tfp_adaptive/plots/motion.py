@@ -9,7 +9,6 @@ from tfp_adaptive import proposals
 from tfp_adaptive.internal import log_density, random
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.geometry import make_move
-from tfp_adaptive.proposals.delayed_rejection import DelayedNoise
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.typing import ChainState, LogDensity
 
@@ -68,17 +67,17 @@ def _make_path(run, movers, position, seed, num_moves) -> Path:
     nodes, curve, ends, accept_probs = [position[0]], [], [], []
     for noise_seed, coin_seed in zip(seeds[::2], seeds[1::2], strict=True):
         noise = proposal.draw(noise_seed, 1, run.event_size, dtype)
-        if isinstance(noise, DelayedNoise):
-            raise ValueError(
-                '`run` tried rejected moves once more (`delayed_rejection`): such moves have no '
-                'single trajectory to show.'
-            )
         move = propose(state, noise, tf.constant(1, dtype))
         if proposal.uses_score:
+            if not move.trajectory:
+                raise ValueError(
+                    '`run` tried rejected moves once more (`delayed_rejection`): such moves have '
+                    'no single trajectory to show.'
+                )
             start = state._replace(velocity=()), move.trajectory.start_velocity
-            num_steps = int(move.num_gradients)
-            nodes += _integrate(one_step, *start, num_steps)[1:]
-            curve += _integrate(one_step, *start, num_steps * _FINE, fineness=_FINE)
+            share, num_steps = tf.cast(move.scale, dtype), int(move.num_gradients)
+            nodes += _integrate(one_step, *start, share, num_steps)[1:]
+            curve += _integrate(one_step, *start, share / _FINE, num_steps * _FINE)
         else:
             nodes.append(move.proposed.position[0])
             curve += nodes[-2:]
@@ -134,9 +133,8 @@ def _mover(run, *, keeps_proposal):
     return move
 
 
-def _integrate(one_step, state, velocity, num_steps, fineness=1) -> list:
-    """Positions [D] after 0, 1, ..., num_steps steps."""
-    share = tf.constant(1 / fineness, velocity.dtype)
+def _integrate(one_step, state, velocity, share, num_steps) -> list:
+    """Positions [D] after 0, 1, ..., num_steps steps of a share of the step size."""
     positions = [state.position[0]]
     for _ in range(num_steps):
         move = one_step(state, velocity, share)

@@ -108,6 +108,8 @@ def delayed_rejection(
             ),
             energy_change=change,
             num_gradients=3 * num_leapfrog_steps,
+            # of each chain another one of the three
+            trajectory=(),
         )
 
     return one._replace(draw=draw, propose=propose)

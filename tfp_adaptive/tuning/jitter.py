@@ -64,6 +64,6 @@ def jittered(proposal: Proposal, width: float = 0.1) -> Proposal:
             transpose=lambda x: share * factor.transpose(x),
         )
         move = proposal.propose(target, varied, state, noise.move)
-        return move._replace(curvature=move.curvature * share**2)
+        return move._replace(curvature=move.curvature * share**2, scale=move.scale * share)
 
     return proposal._replace(draw=draw, propose=propose, learning=None)
