@@ -10,7 +10,7 @@ from experiments import optional, programs, targets
 from experiments.config import Config
 from experiments.jobs.outcome import Outcome
 from experiments.tables import Table
-from tfp_adaptive.plots import dynamics, tuning
+from tfp_adaptive.plots import density, tuning
 from tfp_adaptive.proposals import kernel_embedding
 
 _FIGURE = 'proposals.png'
@@ -34,7 +34,7 @@ def gradient_free_proposals(config: Config, folder: pathlib.Path, progress: bool
     )
     for ax, (name, own) in zip(axes, covariances.items(), strict=True):
         ax.set(xlim=settings['limits'][:2], ylim=settings['limits'][2:], title=name, xlabel='q_1')
-        dynamics.contours(ax, target.log_prob)
+        density.contours(ax, target.log_prob)
         for place, covariance in zip(places, own, strict=True):
             tuning.ellipse(ax, covariance, place, color='k')
             ax.plot(*place, 'k.')

@@ -3,15 +3,25 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from matplotlib import pyplot as plt
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.plots import dynamics, tuning
+from tfp_adaptive.plots import density, dynamics, tuning
 
 SCALE = 0.5
 
 
 def gaussian(x):
     return -tf.reduce_sum((x / SCALE) ** 2, axis=-1) / 2
+
+
+def quartic(x):
+    return -tf.reduce_sum(x**4, axis=-1)
+
+
+def in_dtype(dtype):
+    """The Gaussian as one who knows of one dtype only would write it."""
+    return lambda x: gaussian(x - tf.zeros([2], dtype))
 
 
 def twin(position, velocity, step_size, num_steps, method):
@@ -33,9 +43,9 @@ def test_trajectories_are_those_of_the_matrices(method):
     start = np.array([0.3, -0.2]), np.array([1.0, 0.5])
     path = dynamics.trajectory(gaussian, *start, 0.2, 8, method=method)
     rows, errors = twin(*start, 0.2, 8, method)
-    np.testing.assert_allclose(path.positions, rows[:, 0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(path.velocities, rows[:, 1], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(path.energy_errors, errors, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(path.positions, rows[:, 0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(path.velocities, rows[:, 1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(path.energy_errors, errors, rtol=1e-10, atol=1e-12)
 
 
 def test_unknown_methods_are_refused():
@@ -56,6 +66,91 @@ def test_panels_show_every_path_and_the_region():
         assert ax.get_xlim()[0] < -4
         assert ax.get_xlim()[1] > 4
         np.testing.assert_allclose(np.ptp(ax.get_xlim()), np.ptp(ax.get_ylim()))
+
+
+@pytest.mark.parametrize(
+    ('target', 'step_sizes', 'time'),
+    [(gaussian, [0.1, 1.25], 50.0), (gaussian, [0.1, 0.75], 50.0), (quartic, [0.2, 0.6], 6.0)],
+)
+def test_a_path_that_explodes_leaves_the_view(target, step_sizes, time):
+    """The scale is that of the density, and a cross marks where a path is lost."""
+    start = [SCALE, 0.0], [0.0, 1.0]
+    figure = tfpa.plots.integrators(target, *start, step_sizes, time)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sorted(texts) == ['euler', 'leapfrog', 'leaves the view', 'start']
+    num_whole = 0
+    for ax, step_size in zip(figure.axes, step_sizes, strict=True):
+        assert len(ax.collections) == 1
+        assert np.ptp(ax.get_xlim()) < 20 * SCALE
+        view = np.transpose([ax.get_xlim(), ax.get_ylim()])
+        crosses = [line.get_xydata()[0] for line in ax.lines if line.get_marker() == 'X']
+        lines = {line.get_label(): line.get_xydata() for line in ax.lines}
+        for method in dynamics.METHODS:
+            num_steps, shown = round(time / step_size), lines[method]
+            path = dynamics.trajectory(target, *start, step_size, num_steps, method=method)
+            positions = path.positions
+            np.testing.assert_array_equal(shown, positions[: len(shown)])
+            num_whole += len(shown) == len(positions)
+            if len(shown) < len(positions):
+                way = shown[-1], positions[len(shown)]
+                assert any(is_exit(cross, *way, view) for cross in crosses)
+    assert num_whole >= 1
+
+
+def is_exit(point, last, beyond, view):
+    """Whether the line between the two leaves the view here."""
+    share = np.linalg.norm(point - last) / np.linalg.norm(beyond - last)
+    is_between = share < 1 and np.allclose(last + share * (beyond - last), point)
+    return is_between and np.min(np.abs(view - point)) < 1e-9
+
+
+def test_what_explodes_at_once_or_overflows_is_drawn_as_well():
+    steep = dynamics.trajectory(lambda x: 1e200 * gaussian(x), [1.0, 0.0], [0.0, 0.0], 0.1, 5)
+    assert not np.isfinite(steep.positions[-1]).all()
+    figure = tfpa.plots.integrators(
+        lambda x: 1e200 * gaussian(x), [1.0, 0.0], [0.0, 0.0], [0.1], 0.5, methods=['leapfrog']
+    )
+    assert np.isfinite(figure.axes[0].get_xlim()).all()
+
+
+@pytest.mark.parametrize(('limits', 'constant'), [((1e20, 2e20), 0), ((-1.0, 1.0), 1e17)])
+def test_contours_that_rounding_loses_are_left_out(limits, constant):
+    _, ax = plt.subplots()
+    ax.set(xlim=limits, ylim=limits)
+    density.contours(ax, lambda x: gaussian(x) - constant)
+    assert not ax.collections
+    assert ax.get_xlim() == limits
+    density.contours(ax, lambda x: np.nan * gaussian(x))
+    assert not ax.collections
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_a_density_of_either_precision(dtype, rng):
+    """One that takes float64 gets it; one that takes float32 alone gets that."""
+    start = [0.3, 0.0], [1.0, 0.5]
+    tfpa.plots.integrators(in_dtype(dtype), *start, [0.2], 1.0)
+    tfpa.plots.energy_errors(in_dtype(dtype), *start, [0.2], 1.0)
+    tfpa.plots.modes(in_dtype(dtype), rng.normal(size=[30, 3, 2]))
+    errors = dynamics.trajectory(in_dtype(dtype), *start, 0.2, 8).energy_errors
+    _, expected = twin(*np.array(start), 0.2, 8, 'leapfrog')
+    gap = np.max(np.abs(errors - expected))
+    assert gap < (1e-12 if dtype == tf.float64 else 1e-5)
+
+
+def test_a_large_constant_leaves_energy_errors_as_they_are():
+    start = np.array([0.3, -0.2]), np.array([1.0, 0.5])
+    path = dynamics.trajectory(lambda x: gaussian(x) - 1e7, *start, 0.2, 8)
+    _, errors = twin(*start, 0.2, 8, 'leapfrog')
+    np.testing.assert_allclose(path.energy_errors, errors, atol=1e-7)
+
+
+def test_what_fails_in_both_precisions_says_why():
+    def broken(x):
+        raise RuntimeError(f'no density in {x.dtype.name}')
+
+    with pytest.raises(RuntimeError, match='no density in float32') as error:
+        dynamics.trajectory(broken, [0.0], [1.0], 0.1, 1)
+    assert 'float64' in str(error.value.__context__)
 
 
 def test_divergent_trajectories_end_with_a_cross_on_the_threshold():

@@ -7,15 +7,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.plots import style
+from tfp_adaptive.plots import density, style
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error from which Stan and TFP call a trajectory divergent."""
 
 METHODS = ('leapfrog', 'euler')
 
-_GRID = 120
-_LEVELS = (0.5, 2.0, 4.5)
+_SEEN = 100.0
+"""Energy error up to which a divergent path sets the scale of its picture."""
 _LOOKS = {
     'leapfrog': {'color': style.BLUE, 'linestyle': '-', 'marker': 'o'},
     'euler': {'color': style.VERMILLION, 'linestyle': '--', 'marker': 's'},
@@ -44,7 +44,8 @@ def trajectory(
 ) -> Trajectory:
     """Integrates q' = v, v' = grad log pi(q), step by step.
 
-    Leapfrog is half a kick, a drift and half a kick; Euler moves position and velocity at once.
+    Leapfrog is half a kick, a drift and half a kick; Euler moves position and velocity at once. The
+    density is computed in float64, or in float32 if it takes no other.
 
     Args:
       target_log_prob_fn: callable of positions [1, D] -> [1].
@@ -62,8 +63,8 @@ def trajectory(
     """
     if method not in METHODS:
         raise ValueError(f'`method` must be one of {METHODS}; got {method!r}.')
-    evaluate = _evaluator(target_log_prob_fn)
     q, v = (np.array(x, np.float64) for x in (position, velocity))
+    evaluate = _evaluator(target_log_prob_fn, q)
     log_prob, score = evaluate(q)
     start = v @ v / 2 - log_prob
     rows = [(q, v, 0.0)]
@@ -94,6 +95,10 @@ def integrators(
 ) -> Any:
     """Paths from one start in two dimensions, one panel a step size, over the density's contours.
 
+    The view holds all of a path whose energy error stays below 1000, and of one that diverges the
+    points before an error of 100. What leaves the view ends there, in a cross. Computed in float64,
+    or in float32 if the density takes no other.
+
     Args:
       target_log_prob_fn: callable of positions [n, 2] -> [n].
       position: [2] start.
@@ -123,26 +128,30 @@ def integrators(
     count = len(step_sizes)
     figure, axes = style.make_axes(figure, 1, count, (3.6 * count + 0.4, 3.9))
     for ax, step_size in zip(axes[0], step_sizes, strict=True):
+        num_steps = max(1, round(integration_time / step_size))
         paths = {
             method: trajectory(
-                target_log_prob_fn,
-                position,
-                velocity,
-                step_size,
-                max(1, round(integration_time / step_size)),
-                method=method,
-            ).positions
+                target_log_prob_fn, position, velocity, step_size, num_steps, method=method
+            )
             for method in methods
         }
+        low, high = _view([*paths.values()], step_size, region)
+        ax.set_aspect('equal')
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         for method, path in paths.items():
-            ax.plot(*path.T, markersize=3, linewidth=1.1, label=method, **_LOOKS[method])
+            _draw(ax, path.positions, low, high, {'label': method, **_LOOKS[method]})
         ax.plot(*np.asarray(position), 'o', color='black', markersize=7, label='start', zorder=5)
-        _set_limits(ax, [*paths.values()], region)
-        contours(ax, target_log_prob_fn)
+        density.contours(ax, target_log_prob_fn)
         ax.set(title=f'step size {step_size:g}', xlabel='$q_1$', ylabel='$q_2$')
         ax.title.set_size(11)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc='outside lower center', ncols=3, frameon=False, fontsize=9)
+    found = {
+        label: handle
+        for ax in axes[0]
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        [*found.values()], [*found], loc='outside lower center', ncols=4, frameon=False, fontsize=9
+    )
     return figure
 
 
@@ -159,7 +168,7 @@ def energy_errors(
     """The size of the energy error along leapfrog trajectories from one start.
 
     A trajectory whose error passes the threshold is divergent: it is marked with a cross where it
-    does, and drawn no further.
+    does, and drawn no further. Computed in float64, or in float32 if the density takes no other.
 
     Args:
       target_log_prob_fn: callable of positions [1, D] -> [1].
@@ -213,34 +222,42 @@ def energy_errors(
     return ax.figure
 
 
-def contours(ax: Any, target_log_prob_fn: Callable) -> None:
-    """Three regions of high density, within the limits of the axes: 1, 2 and 3 deviations.
-
-    Args:
-      ax: matplotlib axes, already as wide as they are to be.
-      target_log_prob_fn: callable of positions [n, 2] -> [n].
-    """
-    limits = ax.get_xlim(), ax.get_ylim()
-    x, y = (np.linspace(low, high, _GRID) for low, high in limits)
-    points = np.stack(np.meshgrid(x, y), axis=-1).reshape([-1, 2])
-    values = np.asarray(target_log_prob_fn(tf.constant(points, tf.float32)))
-    values = values.reshape([_GRID, _GRID])
-    top = np.nanmax(values)
-    levels = [*(top - np.array(_LEVELS[::-1])), np.inf]
-    ax.contourf(x, y, values, levels=levels, colors=['#e8eef5', '#cddceb', '#adc6de'], zorder=0)
-    ax.set(xlim=limits[0], ylim=limits[1])
-
-
-def _set_limits(ax, paths, region):
-    """Axes of one scale, a square about all points."""
-    points = np.concatenate(paths)
-    points = points[np.isfinite(points).all(axis=-1)]
+def _view(paths, step_size, region):
+    """(lowest, highest), [2] each: a square about all points that set the scale."""
+    points = np.concatenate([_seen(path) for path in paths])
     if region is not None:
         points = np.concatenate([points, np.transpose(region)])
+    if not np.ptp(points, axis=0).any():
+        # every path explodes at once: as far as a step without forces goes
+        points = np.stack([points[0], points[0] + step_size * paths[0].velocities[0]])
     low, high = points.min(axis=0), points.max(axis=0)
-    centre, half = (low + high) / 2, 0.55 * np.max(high - low)
-    ax.set_aspect('equal')
-    ax.set(xlim=centre[0] + np.array([-half, half]), ylim=centre[1] + np.array([-half, half]))
+    centre, half = (low + high) / 2, 0.55 * np.max(high - low) or 1.0
+    return centre - half, centre + half
+
+
+def _seen(path):
+    """Positions of a path that set the scale: all, or those before it explodes."""
+    errors = np.abs(path.energy_errors)
+    if np.all(errors <= DIVERGENCE_THRESHOLD):
+        return path.positions
+    return path.positions[: np.argmin(errors <= _SEEN)]
+
+
+def _draw(ax, positions, low, high, look):
+    """A path up to where it leaves the view."""
+    is_out = ~np.all((positions >= low) & (positions <= high), axis=1)
+    end = np.argmax(is_out) if is_out.any() else len(positions)
+    ax.plot(*positions[:end].T, markersize=3, linewidth=1.1, **look)
+    if end == len(positions):
+        return
+    last, step = positions[end - 1], positions[end] - positions[end - 1]
+    if not np.isfinite(step).all():
+        step = np.zeros(2)
+    room = np.where(step > 0, high, low) - last
+    share = np.min(room / np.where(step == 0, 1, step), where=step != 0, initial=1)
+    edge = last + share * step
+    ax.plot(*np.stack([last, edge]).T, look['linestyle'], color=look['color'], linewidth=1.1)
+    ax.plot(*edge, 'kX', markersize=7, clip_on=False, label='leaves the view', zorder=6)
 
 
 def _crossing(times, errors, end, threshold):
@@ -252,13 +269,15 @@ def _crossing(times, errors, end, threshold):
     return [times[end - 1] + share * (times[end] - times[end - 1])]
 
 
-def _evaluator(target_log_prob_fn):
+def _evaluator(target_log_prob_fn, position):
     @tf.function(autograph=False)
     def evaluate(q):
         return tfp.math.value_and_gradient(target_log_prob_fn, q)
 
+    dtype = density.precision(evaluate, position[np.newaxis])
+
     def at(q):
-        value, score = evaluate(tf.constant(q[np.newaxis], tf.float32))
+        value, score = evaluate(tf.constant(q[np.newaxis], dtype))
         return float(value[0]), score[0].numpy().astype(np.float64)
 
     return at

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tfp_adaptive.plots import dynamics, style
+from tfp_adaptive.plots import density, style
 
 _MARKERS = 'osD^vP'
 
@@ -19,6 +19,8 @@ def modes(
     figure: Any = None,
 ) -> Any:
     """Draws in two dimensions over the density, and the first coordinate of each chain over time.
+
+    The density is computed in float64, or in float32 if it takes no other.
 
     Args:
       target_log_prob_fn: callable of positions [n, 2] -> [n].
@@ -72,7 +74,7 @@ def modes(
             zorder=3,
         )
     plane.margins(margin)
-    dynamics.contours(plane, target_log_prob_fn)
+    density.contours(plane, target_log_prob_fn)
     plane.set(xlabel='$q_1$', ylabel='$q_2$')
     style.legend(plane, loc='upper left', markerscale=2)
     time.set(xlabel='draw', ylabel='$q_1$')
