@@ -192,6 +192,21 @@ def test_metric_is_the_shrunk_covariance(rng):
         tfpa.plots.metric(draws, np.eye(2), [20])
 
 
+def test_ellipses_lie_about_the_draws(rng):
+    """Those of the draws so far; about the origin if there are none."""
+    draws = np.array([3.0, -5.0, 7.0]) + rng.normal(size=[40, 3])
+    counts = 10, 40
+    figure = tfpa.plots.metric(draws, np.eye(3), counts, coordinates=(2, 0))
+    for ax, count in zip(figure.axes, counts, strict=True):
+        lines = {line.get_label(): line.get_xydata() for line in ax.lines}
+        for name in ('target', 'learned'):
+            centre = (lines[name].min(axis=0) + lines[name].max(axis=0)) / 2
+            np.testing.assert_allclose(centre, draws[:count, [2, 0]].mean(axis=0), atol=1e-2)
+    (ax,) = tfpa.plots.ellipses([np.eye(2)], np.eye(2), ['one']).axes
+    for line in ax.lines:
+        np.testing.assert_allclose(line.get_xydata()[:-1].mean(axis=0), 0, atol=1e-2)
+
+
 def test_scaled_ellipses_have_the_area_of_the_target():
     matrix = np.array([[4.0, 1.0], [1.0, 9.0]])
     figure = tfpa.plots.ellipses([matrix], np.eye(2), ['one'], is_scaled=True)

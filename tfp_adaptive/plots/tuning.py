@@ -83,8 +83,8 @@ def metric(
 ) -> Any:
     """The covariance that a dense metric has estimated after some draws, beside the target's.
 
-    One panel a count: the draws so far, and the ellipses of one standard deviation of the estimate,
-    shrunk as in `tuning.covariance`, and of the target.
+    One panel a count: the draws so far, and about their mean the ellipses of one standard deviation
+    of the estimate, shrunk as in `tuning.covariance`, and of the target.
 
     Args:
       draws: [N, D], in the order in which they came.
@@ -139,6 +139,8 @@ def ellipses(
 ) -> Any:
     """Ellipses of one standard deviation, one panel a covariance, beside that of the target.
 
+    Both lie about the mean of the draws of their panel, or about the origin if there are none.
+
     Args:
       covariances: each [D, D].
       reference_covariance: [D, D] of the target.
@@ -166,14 +168,15 @@ def ellipses(
     )
     truth = np.asarray(reference_covariance, np.float64)[np.ix_(pair, pair)]
     for i, (ax, matrix) in enumerate(zip(axes[0], covariances, strict=True)):
-        own = np.asarray(matrix, np.float64)[np.ix_(pair, pair)]
+        own, centre = np.asarray(matrix, np.float64)[np.ix_(pair, pair)], np.zeros(2)
         if is_scaled:
             own = own * np.sqrt(np.linalg.det(truth) / np.linalg.det(own))
         if draws is not None:
             points = np.asarray(draws[i])[:, pair]
+            centre = points.mean(axis=0)
             ax.plot(*points.T, '.', color=style.GREY, markersize=3, label='draws')
-        ellipse(ax, truth, color='black', linestyle='--', linewidth=1.2, label='target')
-        ellipse(ax, own, color=style.BLUE, linewidth=2, label='learned')
+        ellipse(ax, truth, centre, color='black', linestyle='--', linewidth=1.2, label='target')
+        ellipse(ax, own, centre, color=style.BLUE, linewidth=2, label='learned')
         ax.set_title(titles[i], fontsize=11)
         ax.set(xlabel=f'$q_{pair[0] + 1}$')
     axes[0, 0].set(ylabel=f'$q_{pair[1] + 1}$')
