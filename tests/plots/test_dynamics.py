@@ -188,8 +188,12 @@ def test_metric_is_the_shrunk_covariance(rng):
     np.testing.assert_allclose(tuning.estimated_covariance(draws), shrunk, rtol=1e-6)
     with pytest.raises(ValueError, match='between 2 and the number of draws'):
         tfpa.plots.metric(draws, np.eye(3), [50])
+    with pytest.raises(ValueError, match='between 2 and the number of draws'):
+        tfpa.plots.metric(draws, np.eye(3), [])
     with pytest.raises(ValueError, match=r'must have shape \(3, 3\)'):
         tfpa.plots.metric(draws, np.eye(2), [20])
+    with pytest.raises(ValueError, match=r'`draws` must have shape \[N, D\] .*got \(40, 1\)'):
+        tfpa.plots.metric(draws[:, :1], np.eye(1), [20])
 
 
 def test_ellipses_lie_about_the_draws(rng):
@@ -205,6 +209,47 @@ def test_ellipses_lie_about_the_draws(rng):
     (ax,) = tfpa.plots.ellipses([np.eye(2)], np.eye(2), ['one']).axes
     for line in ax.lines:
         np.testing.assert_allclose(line.get_xydata()[:-1].mean(axis=0), 0, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'more', 'message'),
+    [
+        (([np.eye(1)], np.eye(1), ['a']), {}, '`reference_covariance` must have at least two'),
+        (([np.eye(2)], 4.0, ['a']), {}, '`reference_covariance` must have at least two'),
+        (([np.eye(3)], np.eye(2), ['a']), {}, r'`covariances` must have shape \(2, 2\)'),
+        (([np.eye(2)], -np.eye(2), ['a']), {}, '`reference_covariance` must be positive'),
+        (([np.ones([2, 2])], np.eye(2), ['a']), {}, '`covariances` must be positive'),
+        (
+            ([np.diag([1.0, np.inf])], np.eye(2), ['a']),
+            {},
+            '`covariances` must be positive',
+        ),
+        (([np.eye(2)] * 2, np.eye(2), ['a']), {}, '`titles` must be as many .* 2; got 1'),
+        (([], np.eye(2), []), {}, '`covariances` is empty'),
+        (([np.eye(2)], np.eye(2), ['a']), {'coordinates': (0, 2)}, '`coordinates` must be two'),
+        (([np.eye(2)], np.eye(2), ['a']), {'coordinates': (1, 1)}, '`coordinates` must be two'),
+        (([np.eye(2)], np.eye(2), ['a']), {'draws': []}, '`draws` must be as many .* 1; got 0'),
+        (([np.eye(2)], np.eye(2), ['a']), {'draws': [[1.0, 2.0]]}, r'`draws` must .* \[n, 2\]'),
+    ],
+)
+def test_misuse_of_ellipses(arguments, more, message):
+    with pytest.raises(ValueError, match=message):
+        tfpa.plots.ellipses(*arguments, **more)
+
+
+@pytest.mark.parametrize('step_sizes', [[], [0.1, 0.0], [-0.1], [np.nan]])
+@pytest.mark.parametrize('name', ['integrators', 'energy_errors'])
+def test_step_sizes_are_positive_numbers(name, step_sizes):
+    with pytest.raises(ValueError, match='`step_sizes` must be one or more positive numbers'):
+        getattr(tfpa.plots, name)(gaussian, [0.0, 0.0], [1.0, 0.0], step_sizes, 1.0)
+
+
+def test_one_method_or_none():
+    start = [0.0, 0.0], [1.0, 0.0], [0.1], 0.3
+    (ax,) = tfpa.plots.integrators(gaussian, *start, methods='leapfrog').axes
+    assert ax.lines[0].get_label() == 'leapfrog'
+    with pytest.raises(ValueError, match='`methods` must be one or more'):
+        tfpa.plots.integrators(gaussian, *start, methods=[])
 
 
 def test_scaled_ellipses_have_the_area_of_the_target():
@@ -238,7 +283,8 @@ def test_animations_hold_every_frame(tmp_path):
     def draw(scale, figure):
         tfpa.plots.ellipses([scale * np.eye(2)], np.eye(2), [str(scale)], figure=figure)
 
-    path = tfpa.plots.animate(draw, [1, 2, 3], tmp_path / 'ellipses.gif', dpi=30)
-    assert image.open(path).n_frames == 3
+    for name in ('ellipses.gif', 'ellipses.GIF'):
+        path = tfpa.plots.animate(draw, [1, 2, 3], tmp_path / name, dpi=30)
+        assert image.open(path).n_frames == 3
     with pytest.raises(ValueError, match='`frames` is empty'):
         tfpa.plots.animate(draw, [], tmp_path / 'none.gif')

@@ -46,7 +46,7 @@ def animate(
         raise ValueError('`frames` is empty: an animation needs at least one.')
     plt, animation = style.load('matplotlib.pyplot'), style.load('matplotlib.animation')
     figure = plt.figure(figsize=size, layout='constrained')
-    kind = animation.PillowWriter if path.suffix == '.gif' else animation.FFMpegWriter
+    kind = animation.PillowWriter if path.suffix.lower() == '.gif' else animation.FFMpegWriter
     writer = kind(fps=frames_per_second)
     with writer.saving(figure, str(path), dpi):
         for frame in frames:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.plots import density, style
+from tfp_adaptive.plots import checks, density, style
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error from which Stan and TFP call a trajectory divergent."""
@@ -89,7 +89,7 @@ def integrators(
     step_sizes: Sequence[float],
     integration_time: float,
     *,
-    methods: Sequence[str] = METHODS,
+    methods: str | Sequence[str] = METHODS,
     region: Any = None,
     figure: Any = None,
 ) -> Any:
@@ -103,7 +103,7 @@ def integrators(
       target_log_prob_fn: callable of positions [n, 2] -> [n].
       position: [2] start.
       velocity: [2] at the start.
-      step_sizes: of the panels.
+      step_sizes: of the panels, at least one.
       integration_time: of every path; each has integration_time / step size steps, rounded.
       methods: of 'leapfrog' and 'euler'. Default: both.
       region: [2, 2], lowest and highest of each coordinate, to be shown in any case. Default
@@ -115,7 +115,8 @@ def integrators(
 
     Raises:
       ImportError: without matplotlib.
-      ValueError: if the start is not two-dimensional, or for an unknown method.
+      ValueError: if the start is not two-dimensional, for an unknown method or none, or if there is
+        no step size, or one that is not positive.
 
     Example:
       >>> figure = tfpa.plots.integrators(
@@ -125,6 +126,9 @@ def integrators(
     """
     if np.shape(position) != (2,) or np.shape(velocity) != (2,):
         raise ValueError('`position` and `velocity` must have shape [2] for a picture of paths.')
+    step_sizes, methods = checks.step_sizes(step_sizes), checks.names(methods)
+    if not methods:
+        raise ValueError(f'`methods` must be one or more of {METHODS}; got none.')
     count = len(step_sizes)
     figure, axes = style.make_axes(figure, 1, count, (3.6 * count + 0.4, 3.9))
     for ax, step_size in zip(axes[0], step_sizes, strict=True):
@@ -184,6 +188,7 @@ def energy_errors(
 
     Raises:
       ImportError: without matplotlib.
+      ValueError: if there is no step size, or one that is not positive.
 
     Example:
       >>> figure = tfpa.plots.energy_errors(
@@ -191,6 +196,7 @@ def energy_errors(
       >>> figure.axes[0].get_xlabel()
       'time along the trajectory'
     """
+    step_sizes = checks.step_sizes(step_sizes)
     if ax is None:
         ax = style.make_axes(None, 1, 1, (6.5, 3.8))[1][0, 0]
     colours = style.load('matplotlib').colormaps['viridis'](np.linspace(0, 0.85, len(step_sizes)))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.plots import style
+from tfp_adaptive.plots import checks, style
 from tfp_adaptive.tuning import covariance
 
 _CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 200)), np.sin(np.linspace(0, 2 * np.pi, 200))])
@@ -87,9 +87,9 @@ def metric(
     of the estimate, shrunk as in `tuning.covariance`, and of the target.
 
     Args:
-      draws: [N, D], in the order in which they came.
+      draws: [N, D], in the order in which they came; D is at least 2.
       reference_covariance: [D, D] of the target.
-      counts: numbers of draws, at most N each. Default: 10, 30, 100 and 300.
+      counts: numbers of draws, from 2 to N each. Default: 10, 30, 100 and 300.
       coordinates: indices of the two that are shown.
       figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
 
@@ -98,7 +98,8 @@ def metric(
 
     Raises:
       ImportError: without matplotlib.
-      ValueError: if there are fewer draws than a count, or the covariance has another shape.
+      ValueError: if there are fewer draws than a count, fewer than two coordinates, or a covariance
+        that has another shape or is not positive definite.
 
     Example:
       >>> draws = np.random.default_rng(0).normal(size=[100, 2])
@@ -106,20 +107,17 @@ def metric(
       >>> [ax.get_title() for ax in figure.axes]
       ['10 draws', '100 draws']
     """
-    draws, reference = np.asarray(draws, np.float64), np.asarray(reference_covariance, np.float64)
-    if draws.ndim != 2 or max(counts) > len(draws) or min(counts) < 2:
+    draws = np.asarray(draws, np.float64)
+    if draws.ndim != 2 or draws.shape[1] < 2:
+        raise ValueError(f'`draws` must have shape [N, D] with D of at least 2; got {draws.shape}.')
+    if not len(counts) or max(counts) > len(draws) or min(counts) < 2:
         raise ValueError(
             f'`counts` must lie between 2 and the number of draws; got {list(counts)} and draws of '
             f'shape {draws.shape}.'
         )
-    if reference.shape != (draws.shape[1],) * 2:
-        raise ValueError(
-            f'`reference_covariance` must have shape {(draws.shape[1],) * 2}; got '
-            f'{reference.shape}.'
-        )
     return ellipses(
         [estimated_covariance(draws[:count]) for count in counts],
-        reference,
+        checks.matrix('reference_covariance', reference_covariance, draws.shape[1]),
         [f'{count} draws' for count in counts],
         draws=[draws[:count] for count in counts],
         coordinates=coordinates,
@@ -142,9 +140,9 @@ def ellipses(
     Both lie about the mean of the draws of their panel, or about the origin if there are none.
 
     Args:
-      covariances: each [D, D].
+      covariances: each [D, D]; D is at least 2.
       reference_covariance: [D, D] of the target.
-      titles: of the panels.
+      titles: one for each of the covariances.
       draws: of each panel, [n, D] each. Default `None`: none are shown.
       is_scaled: whether to give every ellipse the area of the target's: a proposal that has the
         shape of the target may be smaller. Default `False`.
@@ -156,19 +154,24 @@ def ellipses(
 
     Raises:
       ImportError: without matplotlib.
+      ValueError: if there are fewer than two coordinates, not as many titles or draws as
+        covariances, or a covariance is not positive definite.
 
     Example:
       >>> figure = tfpa.plots.ellipses([np.eye(2), 4 * np.eye(2)], np.eye(2), ['one', 'two'])
       >>> [ax.get_title() for ax in figure.axes]
       ['one', 'two']
     """
-    count, pair = len(covariances), list(coordinates)
+    count, size = len(covariances), len(np.atleast_1d(reference_covariance))
+    pair = _pair(coordinates, size)
+    truth = _planar('reference_covariance', reference_covariance, size, pair)
+    learned = [_planar('covariances', own, size, pair) for own in covariances]
+    _check_panels(count, size, titles, draws)
     figure, axes = style.make_axes(
         figure, 1, count, (3 * count + 0.4, 3.5), sharex=True, sharey=True
     )
-    truth = np.asarray(reference_covariance, np.float64)[np.ix_(pair, pair)]
-    for i, (ax, matrix) in enumerate(zip(axes[0], covariances, strict=True)):
-        own, centre = np.asarray(matrix, np.float64)[np.ix_(pair, pair)], np.zeros(2)
+    for i, (ax, own) in enumerate(zip(axes[0], learned, strict=True)):
+        centre = np.zeros(2)
         if is_scaled:
             own = own * np.sqrt(np.linalg.det(truth) / np.linalg.det(own))
         if draws is not None:
@@ -183,6 +186,41 @@ def ellipses(
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside lower center', ncols=3, frameon=False, fontsize=9)
     return figure
+
+
+def _pair(coordinates, size) -> list[int]:
+    if size < 2:
+        raise ValueError(
+            f'`reference_covariance` must have at least two coordinates for an ellipse; got {size}.'
+        )
+    pair = list(coordinates)
+    if len(pair) != 2 or pair[0] == pair[1] or not set(pair) <= set(range(size)):
+        raise ValueError(
+            f'`coordinates` must be two different indices from 0 to {size - 1}; got {pair}.'
+        )
+    return pair
+
+
+def _planar(name, covariance, size, pair) -> np.ndarray:
+    """Rows and columns of the two coordinates."""
+    planar = checks.matrix(name, covariance, size)[np.ix_(pair, pair)]
+    checks.cholesky(name, planar)
+    return planar
+
+
+def _check_panels(count, size, titles, draws):
+    if not count:
+        raise ValueError('`covariances` is empty: a picture needs at least one.')
+    for name, given in (('titles', titles), ('draws', draws)):
+        if given is not None and len(given) != count:
+            raise ValueError(
+                f'`{name}` must be as many as `covariances`, {count}; got {len(given)}.'
+            )
+    for own in () if draws is None else draws:
+        if np.ndim(own) != 2 or np.shape(own)[1] != size or not len(own):
+            raise ValueError(
+                f'`draws` must have shape [n, {size}] in each panel; got {np.shape(own)}.'
+            )
 
 
 def estimated_covariance(draws: Any) -> np.ndarray:
