@@ -143,6 +143,7 @@ def test_a_warm_up_of_a_frozen_kernel_is_refused():
     [
         (np.eye(3), r'must have shape \(2, 2\), .*got \(3, 3\)'),
         (-np.eye(2), 'must be positive definite'),
+        (np.diag([1.0, np.inf]), 'must be positive definite'),
     ],
 )
 def test_an_impossible_reference_is_refused(covariance, message):

@@ -111,8 +111,58 @@ def test_of_a_real_run():
     assert after < before
 
 
-def test_misuse(wide):
+def test_coordinates_that_never_moved_are_left_out(wide, monkeypatch):
+    run, covariance = wide
+    still = [np.full_like(run.states[0], 3.0), np.array(run.states[1])]
+    still[1][..., 1, 0] = -1.0
+    run = dataclasses.replace(run, states=still, unconstrained_states=still)
+    figure = tfpa.plots.covariance(run)
+    assert figure.get_suptitle() == 'without x0, x1[1,0], which never moved'
+    kept = np.ix_([1, 2, 4], [1, 2, 4])
+    np.testing.assert_allclose(
+        figure.axes[1].images[0].get_array(), correlation(covariance[kept]), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        figure.axes[2].lines[0].get_ydata(), np.geomspace(1, 2, 5)[[1, 2, 4]], rtol=1e-9
+    )
+    assert conditions(figure.axes[3])[0] == pytest.approx(
+        np.linalg.cond(covariance[kept]), rel=0.01
+    )
+    # a reference has them
+    whole = tfpa.plots.covariance(run, reference_covariance=covariance)
+    assert whole.axes[0].images[0].get_array().shape == (5, 5)
+    assert not whole.get_suptitle()
+    monkeypatch.setattr('tfp_adaptive.plots.covariances._MAX_NAMED', 1)
+    assert tfpa.plots.covariance(run).get_suptitle() == 'without x0 and 1 more, which never moved'
+
+
+def test_fewer_draws_than_coordinates(wide):
     run, _ = wide
+    few = [part[:1, :3] for part in run.states]
+    short = with_factor(runs.run_of_draws(few), np.eye(5))
+    spectra = tfpa.plots.covariance(short).axes[3]
+    assert [len(line.get_ydata()) for line in spectra.lines[:2]] == [2, 2]
+    assert all('infinite' in text.get_text() for text in spectra.get_legend().get_texts())
+
+
+def test_one_draw_has_no_covariance(wide):
+    run, covariance = wide
+    one = with_factor(runs.run_of_draws([part[:1, :1] for part in run.states]), np.eye(5))
+    with pytest.raises(ValueError, match='`run` has no two different draws'):
+        tfpa.plots.covariance(one)
+    assert tfpa.plots.covariance(one, reference_covariance=covariance).axes
+
+
+def test_one_label_needs_no_list(wide):
+    figure = tfpa.plots.covariance(wide[0], 'x1[1,1]')
+    assert figure.axes[0].images[0].get_array().shape == (1, 1)
+
+
+def test_misuse(wide):
+    run, covariance = wide
+    for wrong in (-covariance, np.where(np.eye(5) > 0, np.inf, 0), np.full([5, 5], np.nan)):
+        with pytest.raises(ValueError, match='`reference_covariance` must be positive definite'):
+            tfpa.plots.covariance(run, reference_covariance=wrong)
     with pytest.raises(ValueError, match=r"such as 'x0'; got \['y'\]"):
         tfpa.plots.covariance(run, ['y'])
     with pytest.raises(ValueError, match=r'`reference_covariance` must have shape \(5, 5\)'):

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from tfp_adaptive.plots import packed, style
+from tfp_adaptive.plots import checks, packed, style
 
 _MAX_COORDINATES = 1000
+_MAX_NAMED = 5
 
 
 def covariance(
     run: Any,
-    coordinates: Sequence[str] | None = None,
+    coordinates: str | Sequence[str] | None = None,
     *,
     reference_covariance: Any = None,
     figure: Any = None,
@@ -24,11 +25,13 @@ def covariance(
     deviations of S along its principal axes, before and after the proposal's change of coordinates,
     C^{-1} S C^{-T}, each relative to its geometric mean: flat is perfect, and the square of largest
     over smallest is the condition number. All in the coordinates of the sampler, without the bounds
-    of a model.
+    of a model. Coordinates that never moved have no correlations: they are left out, and named
+    above. Where there are fewer draws than coordinates, the axes without any spread are left out.
 
     Args:
       run: `SampleRun`.
-      coordinates: labels, such as 'w[3]', for a part of a large matrix. Default `None`: all.
+      coordinates: a label, such as 'w[3]', or a sequence of them, for a part of a large matrix.
+        Default `None`: all.
       reference_covariance: [D, D] to show instead of that of the draws, in the same coordinates.
         Default `None`.
       figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
@@ -40,7 +43,8 @@ def covariance(
       ImportError: without matplotlib.
       TypeError: if `run` is no `SampleRun`, or `figure` no figure.
       ValueError: if the run has no linear proposal of this package, for a coordinate that does not
-        exist, or for more than 1,000 of them.
+        exist, for more than 1,000 of them, if none of them moved, or if `reference_covariance` has
+        another shape or is not positive definite.
 
     Example:
       >>> figure = tfpa.plots.covariance(run)
@@ -54,22 +58,24 @@ def covariance(
             'is not linear.'
         )
     labels = packed.labels(run)
-    chosen = packed.choose(run, labels if coordinates is None else coordinates)
+    chosen = packed.choose(run, labels if coordinates is None else checks.names(coordinates))
     if len(chosen) > _MAX_COORDINATES:
         raise ValueError(
             f'`coordinates` must name at most {_MAX_COORDINATES} of the {len(labels)} coordinates: '
             'a larger matrix is no picture.'
         )
-    learned = _submatrix(run, chosen)
+    still: list[int] = []
     if reference_covariance is None:
-        reference = _sample_covariance(run, chosen)
+        draws, still = _draws(run, chosen)
+        chosen = [i for i in chosen if i not in still]
+        reference = np.atleast_2d(np.cov(draws))
         name = 'unconstrained draws' if packed.are_unconstrained(run) else 'draws'
     else:
-        reference, name = (
-            _check(reference_covariance, len(labels))[np.ix_(chosen, chosen)],
-            'reference',
-        )
+        reference, name = _reference(reference_covariance, len(labels), chosen), 'reference'
+    learned = _submatrix(run, chosen)
     figure, axes = style.make_axes(figure, 2, 2, (8.5, 8))
+    if still:
+        figure.suptitle(_note([labels[i] for i in still]), fontsize=10)
     names = [labels[i] for i in chosen]
     image = None
     for ax, matrix, title in zip(axes[0], (learned, reference), ('learned', name), strict=True):
@@ -88,18 +94,28 @@ def _submatrix(run, chosen) -> np.ndarray:
     return np.asarray(run.learned.covariance_matvec(columns)[:, chosen], np.float64)
 
 
-def _sample_covariance(run, chosen) -> np.ndarray:
-    draws = packed.columns(run, chosen)
-    return np.atleast_2d(np.cov(draws.reshape([len(chosen), -1]).astype(np.float64)))
-
-
-def _check(matrix, size) -> np.ndarray:
-    matrix = np.asarray(matrix, np.float64)
-    if matrix.shape != (size, size):
+def _draws(run, chosen) -> tuple[np.ndarray, list[int]]:
+    """(draws [number of coordinates that moved, N], indices of those that never did)."""
+    draws = packed.columns(run, chosen).reshape([len(chosen), -1]).astype(np.float64)
+    is_still = np.ptp(draws, axis=1) == 0
+    if is_still.all():
         raise ValueError(
-            f'`reference_covariance` must have shape {(size, size)}; got {matrix.shape}.'
+            '`run` has no two different draws, and so no covariance to show: draw more, or pass '
+            '`reference_covariance`.'
         )
-    return matrix
+    return draws[~is_still], np.array(chosen)[is_still].tolist()
+
+
+def _reference(given, size, chosen) -> np.ndarray:
+    name = 'reference_covariance'
+    reference = checks.matrix(name, given, size)[np.ix_(chosen, chosen)]
+    checks.cholesky(name, reference)
+    return reference
+
+
+def _note(still) -> str:
+    more = f' and {len(still) - _MAX_NAMED} more' if len(still) > _MAX_NAMED else ''
+    return f'without {", ".join(still[:_MAX_NAMED])}{more}, which never moved'
 
 
 def _heat_map(ax, matrix, names, title):
@@ -126,15 +142,18 @@ def _scales(ax, learned, reference, name):
 
 
 def _spectra(ax, learned, reference):
+    scale = np.sqrt(np.diag(reference))
+    rank = np.linalg.matrix_rank(reference / np.outer(scale, scale), hermitian=True)
     root = np.linalg.cholesky(learned)
     white = np.linalg.solve(root, np.linalg.solve(root, reference).T)
     for matrix, colour, marker, label in (
         (reference, style.ORANGE, 's', 'as they are'),
         (white, style.BLUE, 'o', 'through the proposal'),
     ):
-        sd = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix)[::-1], np.finfo(float).tiny))
+        variances = np.linalg.eigvalsh(matrix)[::-1][:rank]
+        sd = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
         sd /= np.exp(np.mean(np.log(sd)))
-        condition = style.number((sd[0] / sd[-1]) ** 2)
+        condition = style.number((sd[0] / sd[-1]) ** 2) if rank == len(matrix) else 'infinite'
         ax.plot(
             np.arange(1, len(sd) + 1),
             sd,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.plots import style
+from tfp_adaptive.plots import checks, style
 from tfp_adaptive.sampling.findings.settling import target_acceptance
 
 _MAX_SNAPSHOTS = 100
@@ -167,17 +167,8 @@ def _scales(ax, run, history):
 def _cholesky(run, covariance) -> np.ndarray:
     if run.learned is None:
         raise ValueError('`reference_covariance` needs a run with a linear preconditioner.')
-    covariance = np.asarray(covariance, np.float64)
-    shape = (run.event_size, run.event_size)
-    if covariance.shape != shape:
-        raise ValueError(
-            f'`reference_covariance` must have shape {shape}, one row for every coordinate of the '
-            f'sampler; got {covariance.shape}.'
-        )
-    try:
-        return np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError as error:
-        raise ValueError('`reference_covariance` must be positive definite.') from error
+    name = 'reference_covariance'
+    return checks.cholesky(name, checks.matrix(name, covariance, run.event_size))
 
 
 def _condition_number(ax, run, history, root):
