@@ -98,8 +98,18 @@ def test_coordinates_that_never_move():
     assert not figure.axes[1].patches
 
 
+def test_one_label_needs_no_list(draws):
+    figure = tfpa.plots.traces(runs.run_of_draws(draws), 'x[1,2]')
+    assert [ax.get_ylabel().splitlines()[0] for ax in figure.axes[::2]] == ['x[1,2]']
+
+
 def test_misuse(draws):
     run = runs.run_of_draws(draws)
+    with pytest.raises(ValueError, match=r"such as 'x\[0,0\]'; got \['y'\]"):
+        tfpa.plots.traces(run, 'y')
+    for count in (0, -1, 1.5):
+        with pytest.raises(ValueError, match='`max_coordinates` must be an int of at least 1'):
+            tfpa.plots.traces(run, max_coordinates=count)
     with pytest.raises(ValueError, match=r"such as 'x\[0,0\]'; got \['x\[9\]'\]"):
         tfpa.plots.traces(run, ['x[0,0]', 'x[9]'])
     with pytest.raises(ValueError, match='at least two draws'):

@@ -258,8 +258,9 @@ def test_misuse():
     run = runs.gaussian_run()
     with pytest.raises(ValueError, match=r"such as 'x\[0\]'; got \['x\[7\]'\]"):
         tfpa.plots.trajectories(run, ('x[0]', 'x[7]'))
-    with pytest.raises(ValueError, match='`coordinates` must be two labels; got 1'):
-        tfpa.plots.trajectories(run, ('x[0]',))
+    for one in (('x[0]',), 'x[0]'):
+        with pytest.raises(ValueError, match=r"`coordinates` must be two labels; got \['x\[0\]'\]"):
+            tfpa.plots.trajectories(run, one)
     foreign = dataclasses.replace(
         run, frozen_kernel=tfp.mcmc.RandomWalkMetropolis(runs.gaussian_log_prob)
     )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.plots import style
+from tfp_adaptive.internal import arguments
+from tfp_adaptive.plots import checks, style
 from tfp_adaptive.sampling import coordinates as labelling
 from tfp_adaptive.sampling.figures import effective_sizes_of_chains
 
@@ -16,7 +17,7 @@ _CONFIDENCE = 0.95
 
 def traces(
     run: Any,
-    coordinates: Sequence[str] | None = None,
+    coordinates: str | Sequence[str] | None = None,
     *,
     max_coordinates: int = 6,
     figure: Any = None,
@@ -31,8 +32,9 @@ def traces(
 
     Args:
       run: `SampleRun`.
-      coordinates: labels, such as 'w[3]'. Default `None`: those with the largest R-hat.
-      max_coordinates: how many of these. Default 6.
+      coordinates: one label, such as 'w[3]', or a sequence of them. Default `None`: those with the
+        largest R-hat.
+      max_coordinates: how many of these, at least 1. Default 6.
       figure: matplotlib figure or subfigure to draw into. Default `None`: a new one.
 
     Returns:
@@ -41,7 +43,7 @@ def traces(
     Raises:
       ImportError: without matplotlib.
       TypeError: if `run` is no `SampleRun`, or `figure` no figure.
-      ValueError: for a coordinate that does not exist, or too few draws.
+      ValueError: for a coordinate that does not exist, none at all, or too few draws.
 
     Example:
       >>> figure = tfpa.plots.traces(run, ['x[0]', 'x[2]'])
@@ -51,8 +53,11 @@ def traces(
     style.check_run(run)
     if len(run.statistics.log_prob) < 2:
         raise ValueError('`run` must hold at least two draws a chain.')
+    arguments.count('max_coordinates', max_coordinates, least=1)
     found = _labels(run)
-    chosen = _worst(run, found, max_coordinates) if coordinates is None else list(coordinates)
+    chosen = checks.names(
+        _worst(run, found, max_coordinates) if coordinates is None else coordinates
+    )
     unknown = [label for label in chosen if label not in found]
     if unknown or not chosen:
         raise ValueError(

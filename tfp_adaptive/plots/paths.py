@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.plots import packed, style
+from tfp_adaptive.plots import checks, packed, style
 from tfp_adaptive.plots.motion import make_paths, make_target
 
 _GRID = 120
@@ -17,7 +17,7 @@ _MASSES = (0.99, 0.9, 0.7, 0.5, 0.3, 0.1)
 
 def trajectories(
     run: Any,
-    coordinates: Sequence[str] | None = None,
+    coordinates: str | Sequence[str] | None = None,
     *,
     num_trajectories: int = 10,
     num_moves: int | None = None,
@@ -60,9 +60,9 @@ def trajectories(
     """
     style.check_run(run)
     labels = packed.labels(run)
-    pair = tuple(labels[:2] if coordinates is None else coordinates)
+    pair = labels[:2] if coordinates is None else checks.names(coordinates)
     if len(pair) != 2:
-        raise ValueError(f'`coordinates` must be two labels; got {len(pair)}.')
+        raise ValueError(f'`coordinates` must be two labels; got {pair}.')
     for name, count in (('num_trajectories', num_trajectories), ('num_moves', num_moves)):
         if count is not None and count < 1:
             raise ValueError(f'`{name}` must be at least 1; got {count}.')
