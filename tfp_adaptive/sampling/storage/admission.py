@@ -29,28 +29,19 @@ def identity(start: Any, setup: Any) -> tuple[dict[str, np.ndarray], dict[str, A
     return arrays, facts
 
 
-def array_names(stored: tuple[Mapping, Mapping]) -> list[str]:
-    """Names of the arrays that `identity` made.
-
-    Args:
-      stored: arrays and facts of a checkpoint.
-    """
-    return [name for name in stored[0] if name.startswith('target/')]
-
-
-def check(path: str, stored: tuple[Mapping, Mapping], facts: Mapping, model: Any) -> None:
+def check(path: str, arrays: Mapping, before: Mapping, facts: Mapping, model: Any) -> None:
     """Refuses to go on with another run than the one that was stored.
 
     Args:
       path: of the checkpoint.
-      stored: its arrays and facts.
+      arrays: that it holds.
+      before: facts that it holds.
       facts: of `identity`, now.
       model: `targets.Model`, now.
 
     Raises:
       ValueError: if they differ.
     """
-    arrays, before = stored
     for key, argument in (('batch_shape', 'num_chains'), ('parts', 'initial_state')):
         if before[key] != facts[key]:
             raise ValueError(

@@ -95,9 +95,9 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         self._folder = f'{self._path}.rows'
         self._rows: dict[str, DiskRows] = {}
-        self._positions: dict[str, Position] = {}
-        self._identity: tuple[dict, dict] = ({}, {})
-        self._stored: tuple[dict, dict] | None = None
+        # what is saved next: arrays by name, and facts
+        self._arrays: dict[str, np.ndarray] = {}
+        self._facts: dict[str, Any] = {'phases': {}}
         self._due = 0.0
         check_path(self._path)
         if os.path.exists(self._path):
@@ -106,10 +106,13 @@ class Checkpoint(contextlib.AbstractContextManager):
         with state_file.explained(self._path):
             self._lock = locked(self._folder, self._path)
         try:
-            self._stored = self._read()
+            stored = self._read()
         except BaseException:
             self._leave()
             raise
+        self._is_new = stored is None
+        if stored is not None:
+            self._arrays, self._facts = stored
 
     def __exit__(self, *error: Any) -> None:
         for rows in self._rows.values():
@@ -126,15 +129,15 @@ class Checkpoint(contextlib.AbstractContextManager):
         Raises:
           ValueError: if the user asked for another than the run began with.
         """
-        if self._stored is not None:
-            stored = self._stored[1]['seed']
+        if not self._is_new:
+            stored = self._facts['seed']
             if is_given and np.asarray(seed).tolist() != stored:
                 raise ValueError(
                     f'`checkpoint` {self._path} was begun with another `seed`: leave `seed` out to '
                     'go on with its own, or choose another path.'
                 )
             seed = tf.constant(stored, tf.int32)
-        self._identity[1]['seed'] = np.asarray(seed).tolist()
+        self._facts['seed'] = np.asarray(seed).tolist()
         return seed
 
     def admit(self, start: Any, setup: Any) -> None:
@@ -148,12 +151,11 @@ class Checkpoint(contextlib.AbstractContextManager):
           ValueError: if the target, the kernel, a setting or a shape is another one.
         """
         arrays, facts = admission.identity(start, setup)
-        if self._stored is not None:
-            admission.check(self._path, self._stored, facts, start.model)
-            # the run goes on comparing with the points that it began with
-            arrays = {name: self._stored[0][name] for name in admission.array_names(self._stored)}
-        self._identity[0].update(arrays)
-        self._identity[1].update(facts)
+        if self._is_new:
+            self._arrays.update(arrays)
+            self._facts.update(facts)
+        else:
+            admission.check(self._path, self._arrays, self._facts, facts, start.model)
 
     def restore(self, phase: str, first: Position) -> Position:
         """The position at which a phase was saved, or its first one.
@@ -165,19 +167,14 @@ class Checkpoint(contextlib.AbstractContextManager):
         Raises:
           ValueError: if what is stored does not have the shapes of `first`.
         """
-        if self._stored is None or phase not in self._stored[1]['phases']:
+        figures = self._facts['phases'].get(phase)
+        if figures is None:
             return first
-        arrays, facts = self._stored
         leaves = {
-            name: admission.take(self._path, arrays, f'{phase}/{name}', like)
+            name: admission.take(self._path, self._arrays, f'{phase}/{name}', like)
             for name, like in (('state', first.state), ('kernel_results', first.kernel_results))
         }
-        figures = facts['phases'][phase]
-        position = Position(
-            **leaves, **{name: figures[name] for name in _FIGURES if name in figures}
-        )
-        self._positions[phase] = position
-        return position
+        return Position(**leaves, **{name: figures[name] for name in _FIGURES if name in figures})
 
     def rows(self, phase: str, specs: Any, num_expected: int) -> DiskRows:
         """The rows of a phase, those that count already included.
@@ -191,9 +188,7 @@ class Checkpoint(contextlib.AbstractContextManager):
           OSError: if the files cannot be opened.
           ValueError: if they are damaged, or rows of another form.
         """
-        counted = None
-        if self._stored is not None:
-            counted = self._stored[1]['phases'].get(phase, {}).get('rows')
+        counted = self._facts['phases'].get(phase, {}).get('rows')
         with state_file.explained(self._path):
             self._rows[phase] = DiskRows(os.path.join(self._folder, f'{phase}.bin'), specs, counted)
         return self._rows[phase]
@@ -204,7 +199,7 @@ class Checkpoint(contextlib.AbstractContextManager):
         Raises:
           OSError: if it cannot be saved.
         """
-        if self._stored is None and not self._positions:
+        if self._is_new and not self._facts['phases']:
             self.save()
 
     def moved(self, phase: str, position: Position) -> None:
@@ -217,7 +212,9 @@ class Checkpoint(contextlib.AbstractContextManager):
         Raises:
           OSError: if it cannot be saved.
         """
-        self._positions[phase] = position
+        self._facts['phases'][phase] = {name: getattr(position, name) for name in _FIGURES}
+        self._arrays.update(admission.put(f'{phase}/state', position.state))
+        self._arrays.update(admission.put(f'{phase}/kernel_results', position.kernel_results))
         if time.perf_counter() >= self._due:
             self.save()
 
@@ -228,26 +225,17 @@ class Checkpoint(contextlib.AbstractContextManager):
           OSError: if they cannot be written; what was saved before is still there.
         """
         before = time.perf_counter()
-        arrays, facts = dict(self._identity[0]), dict(self._identity[1])
-        facts['versions'] = {
+        self._facts['versions'] = {
             'tfp_adaptive': __version__,
             'tensorflow': tf.__version__,
             'tensorflow_probability': tfp.__version__,
             'numpy': np.__version__,
         }
-        # phases that this call has not come to yet stay as they are
-        stored_arrays, stored_facts = self._stored or ({}, {'phases': {}})
-        facts['phases'] = dict(stored_facts['phases'])
-        for name, array in stored_arrays.items():
-            if name.split('/')[0] in facts['phases']:
-                arrays[name] = array
         with state_file.explained(self._path):
-            for phase, position in self._positions.items():
-                facts['phases'][phase] = {name: getattr(position, name) for name in _FIGURES}
-                facts['phases'][phase]['rows'] = self._rows[phase].count()
-                arrays.update(admission.put(f'{phase}/state', position.state))
-                arrays.update(admission.put(f'{phase}/kernel_results', position.kernel_results))
-            state_file.write(self._path, arrays, facts)
+            for phase, rows in self._rows.items():
+                if phase in self._facts['phases']:
+                    self._facts['phases'][phase]['rows'] = rows.count()
+            state_file.write(self._path, self._arrays, self._facts)
         after = time.perf_counter()
         pause = max(_SECONDS_BETWEEN_SAVES, (after - before) / _MAX_SHARE_OF_TIME)
         self._due = after + min(pause, 60 * _SECONDS_BETWEEN_SAVES)
