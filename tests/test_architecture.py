@@ -43,7 +43,7 @@ MAX_FUNCTION_LINES = 60
 MAX_POSITIONAL_ARGUMENTS = 8
 
 PRIVATE_IMPORTS_ALLOWED = (
-    # to mend gradients that only these two can mend: `sampling/targets/softplus.py` says why
+    # to mend gradients that only these two can mend: `sampling/targets/bijectors.py` says why
     'tensorflow_probability.python.bijectors.sigmoid',
     'tensorflow_probability.python.bijectors.softplus',
     # to factorize fast what XLA factorizes slowly: `sampling/cholesky.py` says why

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.coordinates import part_names, template
-from tfp_adaptive.sampling.targets import softplus
+from tfp_adaptive.sampling.targets import bijectors
 from tfp_adaptive.sampling.targets.model import Model
 
 tfb = tfp.bijectors
@@ -54,10 +54,12 @@ def _of_distribution(target):
         draw = target.sample_unpinned if is_pinned else target.sample
         return tf.nest.flatten(draw(num_chains, seed=seed))
 
+    with bijectors.mended():
+        bijector = target.experimental_default_event_space_bijector()
     return _with_bijector(
         target,
         target.unnormalized_log_prob,
-        target.experimental_default_event_space_bijector(),
+        bijector,
         names=_graph_names(target),
         prior=prior,
         is_prior=not is_pinned,
@@ -107,15 +109,17 @@ def _with_bijector(target, log_prob, bijector, *, names=None, **settings):
 
     def log_prob_fn(*parts):
         free = pack(parts)
-        with softplus.in_bijectors():
+        with bijectors.mended():
             log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
             return log_prob(bijector.forward(free)) + log_det
 
     def constrain(parts):
-        return tf.nest.flatten(bijector.forward(pack(parts)))
+        with bijectors.mended():
+            return tf.nest.flatten(bijector.forward(pack(parts)))
 
     def unconstrain(parts):
-        return tf.nest.flatten(bijector.inverse(pack(parts)))
+        with bijectors.mended():
+            return tf.nest.flatten(bijector.inverse(pack(parts)))
 
     return Model(
         log_prob_fn=log_prob_fn,

@@ -1,18 +1,25 @@
-"""TFP's softplus and sigmoid with gradients that are finite wherever they are.
+"""Bijectors of TFP 0.25 that are mended while a model is evaluated.
 
-The bijectors of positive and bounded parts choose by `tf.where` between two formulas, one of which
+Those of positive and bounded parts choose by `tf.where` between two formulas, one of which
 overflows above 88 in float32, and its gradient is then NaN though the other is chosen. The softplus
 has a custom gradient against it. A `JointDistribution...AutoBatched` maps bijectors over chains by
 `tf.vectorized_map`, which drops custom gradients, and so has none at any scale, count or capacity
-in raw units. The sigmoid has none anywhere (TFP 0.25).
+in raw units. The sigmoid has none anywhere.
+
+That of Wishart distributions takes the softplus of the diagonal of the Cholesky factor twice. So
+none of its entries can be below log 2, and a smaller covariance would be cut off without a word.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 from tensorflow_probability.python.bijectors import sigmoid as sigmoid_module
 from tensorflow_probability.python.bijectors import softplus as softplus_module
+
+tfb, tfd = tfp.bijectors, tfp.distributions
 
 
 def softplus(x: tf.Tensor) -> tf.Tensor:
@@ -35,21 +42,33 @@ def _cutoff(dtype):
     return tf.constant(-20.0 if dtype == tf.float64 else -9.0, dtype)
 
 
-_REPLACED = (
+def of_wishart(distribution: Any) -> Any:
+    """From the real line to the support of a Wishart distribution.
+
+    Args:
+      distribution: it; the factors may be its own parts.
+    """
+    factor = tfb.FillScaleTriL(diag_shift=None)
+    is_factor = distribution.input_output_cholesky
+    return factor if is_factor else tfb.Chain([tfb.CholeskyOuterProduct(), factor])
+
+
+_REPLACED: tuple[tuple[Any, str, Callable], ...] = (
     (softplus_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_sigmoid', sigmoid),
+    (tfd.WishartLinearOperator, '_default_event_space_bijector', of_wishart),
 )
 
 
 @contextlib.contextmanager
-def in_bijectors() -> Iterator[None]:
-    """While it lasts, bijectors of TFP compute by the functions above."""
-    own = [getattr(module, name) for module, name, _ in _REPLACED]
+def mended() -> Iterator[None]:
+    """While it lasts, bijectors of TFP are those above."""
+    own = [getattr(owner, name) for owner, name, _ in _REPLACED]
     try:
-        for module, name, function in _REPLACED:
-            setattr(module, name, function)
+        for owner, name, function in _REPLACED:
+            setattr(owner, name, function)
         yield
     finally:
-        for (module, name, _), function in zip(_REPLACED, own, strict=True):
-            setattr(module, name, function)
+        for (owner, name, _), function in zip(_REPLACED, own, strict=True):
+            setattr(owner, name, function)

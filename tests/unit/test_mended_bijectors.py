@@ -1,11 +1,11 @@
-"""The softplus of bijectors, whose gradient survives being mapped over chains."""
+"""Bijectors of TFP that are mended while a model is evaluated."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import softplus
+from tfp_adaptive.sampling.targets import bijectors
 from tfp_adaptive.sampling.targets.distributions import from_distribution
 
 tfb, tfd = tfp.bijectors, tfp.distributions
@@ -21,8 +21,8 @@ def _sigmoid(x):
 @pytest.mark.parametrize(
     ('function', 'expected', 'slope'),
     [
-        (softplus.softplus, lambda x: np.logaddexp(0, x), _sigmoid),
-        (softplus.sigmoid, _sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
+        (bijectors.softplus, lambda x: np.logaddexp(0, x), _sigmoid),
+        (bijectors.sigmoid, _sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
     ],
     ids=['softplus', 'sigmoid'],
 )
@@ -50,7 +50,7 @@ def test_bijectors_take_them_while_it_lasts(bijector):
         return tfp.math.value_and_gradient(lambda x: tf.vectorized_map(forward, x), x)[1]
 
     assert np.isnan(gradients()).any()  # TFP's own; once it is not, this module may go
-    with softplus.in_bijectors():
+    with bijectors.mended():
         assert np.isfinite(gradients()).all()
     assert np.isnan(gradients()).any()
 
@@ -72,3 +72,29 @@ def test_models_in_raw_units_have_gradients():
     squares = 29e6 / (1 + share) ** 2
     expected = -3 / scale + squares / scale**3 - scale / 1e8
     np.testing.assert_allclose(gradients[0][2], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize('input_output_cholesky', [False, True])
+@pytest.mark.parametrize('is_mapped', [False, True])
+def test_small_covariances_have_a_place(input_output_cholesky, is_mapped):
+    """A draw of a Wishart distribution goes to the unconstrained space and back."""
+
+    def wishart():
+        scale = 1e-3 * np.eye(3, dtype=np.float32)
+        return tfd.WishartTriL(5.0, scale, input_output_cholesky=input_output_cholesky)
+
+    def joint():
+        yield wishart() if is_mapped else tfd.JointDistributionCoroutine.Root(wishart())
+
+    kinds = tfd.JointDistributionCoroutine, tfd.JointDistributionCoroutineAutoBatched
+    model = from_distribution(kinds[is_mapped](joint))
+    draws = model.prior(64, (0, 1))
+    free = model.unconstrain(draws)
+    assert np.isfinite(free).all()
+    (again,) = model.constrain(free)
+    np.testing.assert_allclose(again, draws[0], rtol=1e-3, atol=1e-9)
+    value, gradient = tfp.math.value_and_gradient(lambda x: model.log_prob_fn(x), free[0])
+    assert np.isfinite(value).all()
+    assert np.isfinite(gradient).all()
+    # TFP's own: a draw has no place; once it has one, this repair may go
+    assert np.isnan(wishart().experimental_default_event_space_bijector().inverse(draws[0])).any()
