@@ -46,7 +46,7 @@ class TestLines:
 
     def test_need_no_tqdm(self, capsys, monkeypatch):
         monkeypatch.setattr(sys.stderr, 'isatty', lambda: True)
-        monkeypatch.setitem(sys.modules, 'tqdm', None)
+        monkeypatch.setitem(sys.modules, 'tqdm.auto', None)
         with pytest.warns(UserWarning, match='needs tqdm: pip install'):
             run()
         assert '300/300 steps' in capsys.readouterr().err
@@ -64,7 +64,7 @@ def test_bar(capsys, monkeypatch):
 def test_bar_goes_on_where_another_run_stopped(capsys, monkeypatch):
     """The rate counts the steps of this run alone, the bar all."""
     monkeypatch.setattr(sys.stderr, 'isatty', lambda: True)
-    with progress.Progress('sampling', True) as report:
+    with progress.Progress('sampling', 1000, True) as report:
         report.compiling()
         report.begin(900)
         time.sleep(0.2)

@@ -69,7 +69,7 @@ class Execution(contextlib.AbstractContextManager):
             return
         num_steps = num_rows * self._program.steps_per_row
         if self._report is None:
-            self._report = Progress(self._label, self._progress)
+            self._report = Progress(self._label, num_steps, self._progress)
             self._begin(self._report)
         pace, last = self._program.pace, time.perf_counter()
         while self.position.num_rows < num_rows:

@@ -17,15 +17,16 @@ class Progress(contextlib.AbstractContextManager):
     most every ten seconds.
     """
 
-    def __init__(self, phase: str, is_shown: bool):
+    def __init__(self, phase: str, total: int, is_shown: bool):
         """Initializes this progress.
 
         Args:
           phase: label.
+          total: steps of the phase, as far as is known now.
           is_shown: whether to show anything at all.
         """
         self._phase, self._is_shown = phase, is_shown
-        self._bar = _make_bar(phase) if is_shown else None
+        self._bar = _make_bar(phase, total) if is_shown else None
         self._initial, self._start, self._last = 0, 0.0, 0.0
 
     def __exit__(self, *error: Any) -> None:
@@ -80,7 +81,7 @@ class Progress(contextlib.AbstractContextManager):
             print(f'{self._phase}: {text}', file=sys.stderr, flush=True)
 
 
-def _make_bar(phase):
+def _make_bar(phase, total):
     """A bar, or `None` where lines are to do."""
     if not (sys.stderr.isatty() or 'ipykernel' in sys.modules):
         return None
@@ -89,4 +90,4 @@ def _make_bar(phase):
     except ImportError:
         user_code.warn('The progress bar needs tqdm: pip install "tfp_adaptive[progress]".')
         return None
-    return tqdm(desc=phase, unit='step', dynamic_ncols=True)
+    return tqdm(total=total, desc=phase, unit='step', dynamic_ncols=True)
