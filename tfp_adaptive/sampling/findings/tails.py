@@ -213,4 +213,4 @@ def _shape(places, scores):
     # no density falls off with a slope of one for long
     slope = min((g[1] - g[0]) / distance, _MAX_SLOPE)
     slope_error = math.hypot(*(g**2 * errors)) / distance
-    return slope / (1 - slope), slope_error / (1 - slope) ** 2
+    return float(slope / (1 - slope)), float(slope_error / (1 - slope) ** 2)
