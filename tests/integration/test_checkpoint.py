@@ -76,6 +76,39 @@ def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
     assert_identical(again.states[:90], first.states)
 
 
+def test_a_warm_up_that_begins_once_more_goes_on(tmp_path, monkeypatch):
+    """Three chains are in a mode of next to no weight, which the first arrival is kept from."""
+
+    def two_modes(q):
+        return tf.reduce_logsumexp([gaussian(q), gaussian(q - 30) - 40], axis=0)
+
+    arrive, moved = phases.arrive, checkpoint.Checkpoint.moved
+    monkeypatch.setattr(
+        phases,
+        'arrive',
+        lambda setup, begun, *rest, **options: (
+            arrive(setup, begun, *rest, **options) if begun.num_rows else begun
+        ),
+    )
+
+    def interrupt(self, label, position):
+        moved(self, label, position)
+        if label == 'warm-up-2':
+            raise KeyboardInterrupt
+
+    starts = np.array([[30.0, 30], [31, 30], [0, 0], [30, 29]], np.float32)
+    settings = {'target': two_modes, 'initial_state': starts, 'num_warmup_steps': 150}
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, 'moved', interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / 'run.npz', **settings)
+    whole = run(**settings)
+    assert np.max(np.abs(whole.states)) < 10
+    assert whole.diagnostics.num_restarts == 3
+    assert whole.diagnostics.num_warmup_gradients > 300
+    assert_same_run(run(tmp_path / 'run.npz', **settings), whole)
+
+
 def assert_same_run(one, other):
     for name in ('states', 'statistics', 'trace', 'warmup_trace', 'kernel_results'):
         assert_identical(getattr(one, name), getattr(other, name))

@@ -205,9 +205,10 @@ def test_sample_walks_into_a_funnel(rng, seed):
         kernel=kernel,
         bootstrap=kernel.bootstrap_results,
         arrival=make_arrival(kernel, start, XLA(False)),
+        settings=types.SimpleNamespace(num_warmup_steps=400),
     )
     position = Position(state, kernel.bootstrap_results(state))
-    arrived = phases.arrive(setup, position, tf.constant([seed, 0]), 400)
+    arrived = phases.arrive(setup, position, tf.constant([seed, 0]))
     assert np.min(volatility(state)) < -1e5
     assert np.min(volatility(arrived.state)) > -2000
     down = run(volatility, state, seed, budget=100)
@@ -237,6 +238,39 @@ def test_chains_in_a_spurious_mode_start_from_the_others(rng, seed):
     assert np.all(np.abs(arrival.position) < 10)
     # each from a draw of its own
     assert len(np.unique(arrival.position[:, 0])) == NUM_CHAINS
+
+
+def test_a_warm_up_that_finds_a_better_mode_begins_once_more(rng, seed):
+    """And not where log-densities are as far apart as those of draws, or where nobody is lost."""
+    kernel = tfpa.EntropyAdaptiveHMC(spurious, 1, 400)
+    here = starts(rng, SIZE, radius=1.0).numpy()
+    start = types.SimpleNamespace(state=here, batch_shape=(NUM_CHAINS,), event_size=SIZE)
+    setup = types.SimpleNamespace(
+        kernel=kernel,
+        start=start,
+        bootstrap=kernel.bootstrap_results,
+        arrival=make_arrival(kernel, start, XLA(False)),
+        settings=types.SimpleNamespace(num_warmup_steps=400),
+    )
+
+    def moved(position):
+        results = kernel.bootstrap_results(tf.constant(position))
+        info = results.info._replace(num_gradients=tf.constant(1000))
+        warmup = Position(position, results._replace(info=info), num_rows=400, num_restarts=1)
+        return phases.with_lost_chains_moved(setup, warmup, tf.constant([seed, 0]))
+
+    assert moved(here) is None
+    wide = here.copy()
+    wide[0] += 2 * np.sqrt(10 / SIZE + 1)
+    assert np.ptp(spurious(wide)) > 10 + SIZE
+    assert moved(wide) is None
+    late = here.copy()
+    late[: NUM_CHAINS - 1] += 30
+    found = moved(late)
+    assert np.all(np.abs(found.state) < 10)
+    assert found.num_restarts == NUM_CHAINS
+    assert found.num_rows == 0
+    assert found.kernel_results.info.num_gradients > 1000
 
 
 def test_chains_in_modes_that_count_stay_there(rng, seed):

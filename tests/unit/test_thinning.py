@@ -44,6 +44,13 @@ def test_short_runs_of_chains_that_mix_are_left_alone():
     assert missing(24, 1.2, num_draws=50) == pytest.approx(20)
 
 
+def test_chains_apart_are_not_left_alone_where_that_is_no_chance():
+    """As where a coordinate has a long tail: a twentieth of the draws is effective, or more."""
+    assert missing(1001, 1.01) == 1
+    assert missing(1001, 1.03) == pytest.approx(3)
+    assert missing(399, 1.03, num_draws=400) == 1
+
+
 def test_chains_in_places_of_their_own_may_be_given_more():
     figures = {'a': np.array([1.0])}, {'a': np.array([1.0])}, {'a': np.array([12.0])}
     assert shortfall(figures, 20_000) == 1

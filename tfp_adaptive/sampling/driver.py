@@ -72,7 +72,8 @@ def sample(
         Dispersed starts are drawn again, ever closer to their centre, where the density or its
         gradient is not finite; models with a prior draw every other attempt from it. A warm-up of
         at least 100 steps with the default kernel, or another that learns from scores, begins by
-        moving the chains to the typical set.
+        moving the chains to the typical set; and begins again if some are far below the others at
+        its end.
       kernel: a `tfp.mcmc.TransitionKernel` on the unconstrained parts, or a callable that makes one
         from their log-density, such as a class or `lambda log_prob: ...`. One with a method
         `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
@@ -82,14 +83,14 @@ def sample(
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
-        chains need. That is none, unless fewer than 5 % of the first `num_results` draws of all
-        chains are effective and, besides, fewer than 400 are or R-hat is above 1.01 (and at most
-        10). These draws are then thrown away, and others taken with 1, 3 or 7 steps between them,
-        by how much the first ones lack. While that helps and is not enough, another round follows
-        with up to eight times as many steps, at most 256. If a chain stayed at one point for 50
-        draws, the default kernel then tries rejected moves once more with a step an eighth as long
-        (`proposals.delayed_rejection`), which takes three gradients a leapfrog step, and a draw at
-        most 128 such steps. With `until`, which goes on for as long as it takes, none.
+        chains need. The first `num_results` draws are kept if they are good (400 effective draws of
+        all chains, R-hat at most 1.01), too few to tell (5 % effective, and fewer than 400), or of
+        chains in different modes (R-hat above 10). Otherwise they are thrown away, and others taken
+        with 1, 3 or 7 steps between them, by how much the first ones lack. While that helps and is
+        not enough, another round follows with up to eight times as many steps, at most 256. If a
+        chain stayed at one point for 50 draws, the default kernel then tries rejected moves once
+        more with a step an eighth as long (`proposals.delayed_rejection`), which takes three
+        gradients a leapfrog step, and a draw at most 128 such steps. With `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling

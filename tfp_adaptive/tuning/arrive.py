@@ -27,7 +27,7 @@ _CONVERGED = 0.01
 _FLAT_STEPS = 4
 """Nats: a descent ends after so many steps in a row that promise less by their quadratic model. A
 single one does not count: where scales differ by much, the model learns the wide ones last."""
-_LOST = 10.0
+LOST = 10.0
 """Nats: a chain is lost if its log-density lies this and D below the best, and its evidence bound
 this and D / 2 below the best bound."""
 _WIDTHS = (1.0, 0.5, 0.2, 0.05)
@@ -219,8 +219,8 @@ def _normal(memory, seed):
 def _is_lost(best):
     """Whether a chain is in a mode with neither the density nor the evidence of the best, [C]."""
     num_dims = best.centre.shape[-1]
-    is_low = best.log_prob < tf.reduce_max(best.log_prob) - (_LOST + num_dims)
-    has_less = best.bound < tf.reduce_max(best.bound) - (_LOST + num_dims / 2)
+    is_low = best.log_prob < tf.reduce_max(best.log_prob) - (LOST + num_dims)
+    has_less = best.bound < tf.reduce_max(best.bound) - (LOST + num_dims / 2)
     return is_low & has_less
 
 
@@ -230,7 +230,7 @@ def _is_funnel(best, width):
     The lowest and the highest tenth do not count.
     """
     num_dims = best.centre.shape[-1]
-    is_used = best.bound >= tf.reduce_max(best.bound) - (_LOST + num_dims / 2) / 2
+    is_used = best.bound >= tf.reduce_max(best.bound) - (LOST + num_dims / 2) / 2
     ordered = tf.sort(tf.where(is_used, best.log_prob, np.inf))
     num_used = tf.reduce_sum(tf.cast(is_used, tf.int32))
     last = tf.maximum(num_used - 1, 0)

@@ -24,8 +24,8 @@ class Diagnostics:
         count them.
       num_warmup_hessian_vector_products: likewise, each about two gradients.
       num_sampling_gradients: target gradients a chain spent on sampling; `None` likewise.
-      num_restarts: chains that were lost at the start of the warm-up, far below the others in
-        density and evidence, and were started from the others.
+      num_restarts: chains that were lost, far below the others in density and evidence, at the
+        start of the warm-up, or at its end, and were started from the others.
       num_warmup_evaluations: target evaluations without a gradient that a chain spent on warm-up;
         `None` for kernels that use gradients or do not count.
       num_sampling_evaluations: likewise, on sampling.

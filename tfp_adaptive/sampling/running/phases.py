@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
@@ -12,16 +13,18 @@ from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.figures import diagnose
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.programs.setups import Setup
-from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
+from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics, find_field
 from tfp_adaptive.sampling.running import thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.until import Verdict
 from tfp_adaptive.sampling.targets.starts import Start
 from tfp_adaptive.sampling.user_code import explained
+from tfp_adaptive.tuning.arrive import LOST
 
 _ARRIVAL_SHARE = 4
 _LEAST_GRADIENTS = 25
+_COUNTS = ('num_gradients', 'num_hessian_vector_products', 'num_nonfinite')
 
 
 class Seeds(NamedTuple):
@@ -102,15 +105,22 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
     begun = setup.begin()
     first = store.restore('warm-up', begun)
     if first is begun:
-        first = arrive(setup, begun, seeds.arrival, settings.num_warmup_steps)
+        first = arrive(setup, begun, seeds.arrival)
     start_seconds = time.perf_counter() - begin
-    warmup = _warm_up(setup, first, store, seeds.warmup)
+    warmup = _warm_up('warm-up', setup, first, store, seeds.warmup)
     before = time.perf_counter()
+    compile_seconds = warmup.compile_seconds
+    again = with_lost_chains_moved(setup, warmup.position, random.fold_in(seeds.arrival, 1))
+    if again is not None:
+        start_seconds += time.perf_counter() - before
+        first = store.restore('warm-up-2', again)
+        warmup = _warm_up('warm-up-2', setup, first, store, random.fold_in(seeds.warmup, 1))
+        before = time.perf_counter()
     first = store.restore('sampling', setup.begin_sampling(warmup.position))
     program = setup.sampling(warmup.position, first, (settings.num_between or 0) + 1)
     start_seconds += time.perf_counter() - before
     drawn = _draw('sampling', program, first, seeds.sampling, setup, store)
-    compile_seconds = warmup.compile_seconds + drawn.compile_seconds
+    compile_seconds += drawn.compile_seconds
     num_sampling_steps = drawn.num_steps
     missing = math.inf
     while settings.until is None and settings.num_between is None:
@@ -134,7 +144,7 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
     )
 
 
-def arrive(setup: Setup, begun: Position, seed: Any, num_warmup_steps: int) -> Position:
+def arrive(setup: Setup, begun: Position, seed: Any, walks: bool = True) -> Position:
     """The chains go to the typical set, and the kernel starts at their scales.
 
     Those of gradient-adaptive kernels that use scores do. The descent takes at most a quarter as
@@ -144,11 +154,11 @@ def arrive(setup: Setup, begun: Position, seed: Any, num_warmup_steps: int) -> P
 
     Args:
       setup: kernel and programs.
-      begun: the first position.
+      begun: the position to arrive from.
       seed: int32 [2].
-      num_warmup_steps: of the warm-up.
+      walks: whether chains walk in a funnel; otherwise they stay where they are. Default `True`.
     """
-    state, most = begun.state, num_warmup_steps // _ARRIVAL_SHARE
+    state, most = begun.state, setup.settings.num_warmup_steps // _ARRIVAL_SHARE
     uses_scores = isinstance(setup.kernel, GradientAdaptiveKernel) and bool(
         begun.kernel_results.grads_target_log_prob
     )
@@ -157,6 +167,8 @@ def arrive(setup: Setup, begun: Position, seed: Any, num_warmup_steps: int) -> P
     with explained('target` or `kernel', tf.nest.flatten(state)):
         first, is_funnel, resolved = setup.arrival.descend(state, seed, tf.constant(most))
         num_gradients = first.num_gradients
+        if is_funnel and not walks:
+            return begun
         if is_funnel:
             first = setup.arrival.walk(state, resolved, seed, tf.constant(most))
             num_gradients += first.num_gradients
@@ -168,8 +180,45 @@ def arrive(setup: Setup, begun: Position, seed: Any, num_warmup_steps: int) -> P
             adaptation=results.adaptation._replace(preconditioner=first.proposal),
             info=results.info._replace(num_gradients=results.info.num_gradients + num_gradients),
         ),
-        num_restarts=int(first.num_restarts),
+        num_restarts=begun.num_restarts + int(first.num_restarts),
     )
+
+
+def with_lost_chains_moved(setup: Setup, warmup: Position, seed: Any) -> Position | None:
+    """Where the warm-up begins once more, because it has found a better mode than the arrival.
+
+    A chain may come upon it that no descent has led to. The others are then left in modes of next
+    to no weight, and start from where that chain is, as they would have done on arrival.
+
+    Args:
+      setup: kernel and programs.
+      warmup: the last position of the warm-up.
+      seed: int32 [2].
+
+    Returns:
+      `None` if the log-densities of the chains are no farther apart than those of draws may be, or
+      if no chain is lost.
+    """
+    results = warmup.kernel_results
+    log_prob = find_field(results, 'target_log_prob')
+    if log_prob is None or _spread(log_prob) <= LOST + setup.start.event_size:
+        return None
+    found = arrive(setup, warmup, seed, walks=False)
+    if found.num_restarts == warmup.num_restarts:
+        return None
+    info = found.kernel_results.info
+    info = info._replace(
+        **{name: getattr(info, name) + getattr(results.info, name) for name in _COUNTS}
+    )
+    return replace(
+        found, kernel_results=found.kernel_results._replace(info=info), num_rows=0, accept_prob=0.0
+    )
+
+
+def _spread(log_prob) -> float:
+    """Of the finite ones."""
+    finite = log_prob.numpy()[np.isfinite(log_prob)]
+    return float(np.ptp(finite)) if finite.size else 0.0
 
 
 def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
@@ -187,11 +236,11 @@ def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
     return count, drawn.is_delayed, missing
 
 
-def _warm_up(setup, first, store, seed) -> Execution:
+def _warm_up(label, setup, first, store, seed) -> Execution:
     program, num_steps = setup.warmup(first), setup.settings.num_warmup_steps
-    rows = store.rows('warm-up', program.row_specs, num_steps)
+    rows = store.rows(label, program.row_specs, num_steps)
     progress = setup.settings.progress
-    warmup = Execution('warm-up', program, first, seed, rows, progress=progress, store=store)
+    warmup = Execution(label, program, first, seed, rows, progress=progress, store=store)
     with warmup:
         warmup.advance_to(num_steps)
     return warmup

@@ -45,13 +45,16 @@ def shortfall(figures: tuple[Any, Any, Any], num_draws: int, max_rhat: float = A
       max_rhat: above it the chains sit in places of their own, and longer ones would, too.
 
     Returns:
-      A number above 1; or 1 if the draws are good or more than 5 % of them effective, if there are
-      no figures, or if the chains are so far apart that longer ones would be of no use.
+      A number above 1; or 1 if the draws are good, if more than 5 % of them are effective (unless
+      400 are and R-hat is still above 1.01), if there are no figures, or if the chains are so far
+      apart that longer ones would be of no use.
     """
     smallest, largest = extremes(figures)
     if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= max_rhat):
         return 1.0
-    if smallest >= _LEAST_SHARE * num_draws:
+    # with fewer effective draws an R-hat above the bound may be chance
+    are_apart = largest > MAX_RHAT and smallest >= MIN_ESS
+    if smallest >= _LEAST_SHARE * num_draws and not are_apart:
         return 1.0
     return max(MIN_ESS / smallest, (largest - 1) / (MAX_RHAT - 1), 1.0)
 
