@@ -90,7 +90,8 @@ def sample(
         not enough, another round follows with up to eight times as many steps, at most 256. If a
         chain stayed at one point for 50 draws, the default kernel then tries rejected moves once
         more with a step an eighth as long (`proposals.delayed_rejection`), which takes three
-        gradients a leapfrog step, and a draw at most 128 such steps. With `until`, which goes on for as long as it takes, none.
+        gradients a leapfrog step, and a draw at most 128 such steps. With `until`, which goes on
+        for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling
