@@ -1,12 +1,23 @@
 """What loops in XLA need to know of their variables."""
 
+from typing import Any
+
 import tensorflow as tf
 
 
-def varying(x: tf.Tensor) -> tf.Tensor:
-    """The same value, which XLA cannot see to be that of the round before.
+def varying(loop_vars: Any) -> Any:
+    """The same values, which XLA cannot see to be those of the round before.
 
-    XLA takes all that an auto-batched density is computed from, and that does not vary in a loop,
-    for a constant of the program, and would compile anew for every seed.
+    XLA takes every argument of the function calls that `tf.vectorized_map` makes, within an
+    auto-batched density, to be a compile-time constant; so by whatever it is computed from, such as
+    the seed, unless it varies in the loop. It would compile the program anew for every value.
+
+    Args:
+      loop_vars: a nest of tensors.
     """
-    return x + tf.zeros([], x.dtype)
+
+    def same(x):
+        return tf.logical_or(x, False) if x.dtype == tf.bool else x + tf.zeros([], x.dtype)
+
+    leaves = tf.nest.flatten(loop_vars, expand_composites=True)
+    return tf.nest.pack_sequence_as(loop_vars, [same(x) for x in leaves], expand_composites=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import random
+from tfp_adaptive.internal import loops, random
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs.row_buffers import RowBuffers
 from tfp_adaptive.sampling.programs.statistics import find_field, is_divergent
@@ -168,7 +168,7 @@ def make_program(
                 steps_per_row, one_step, (step, seed, state, kernel_results, statistics)
             )
             buffers = rows.write(buffers, row, trace_fn(state, kernel_results))
-            seed, kernel_results = _vary((seed, kernel_results))
+            seed, kernel_results = loops.varying((seed, kernel_results))
             return row + 1, step, seed, state, kernel_results, buffers, statistics
 
         first_step = first_row * steps_per_row
@@ -189,22 +189,6 @@ def make_program(
         pace=Pace(),
         arguments=arguments,
     )
-
-
-def _vary(loop_vars):
-    """The same values, in a form in which XLA does not see that they have not changed.
-
-    XLA takes every argument of the function calls that tf.vectorized_map makes, within an
-    auto-batched joint distribution, to be a compile-time constant; so by whatever a position is
-    computed from, such as the seed, unless it varies in the loop. It would compile the program anew
-    for every value.
-    """
-
-    def same(x):
-        return tf.logical_or(x, False) if x.dtype == tf.bool else x + tf.zeros([], x.dtype)
-
-    leaves = tf.nest.flatten(loop_vars, expand_composites=True)
-    return tf.nest.pack_sequence_as(loop_vars, [same(x) for x in leaves], expand_composites=True)
 
 
 def _num_bytes(specs) -> int:
