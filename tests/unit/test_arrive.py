@@ -55,13 +55,14 @@ def test_draws_of_a_path_have_its_covariance(seed):
     memory = lbfgs.empty(
         tf.zeros([num_chains, 2], tf.float64),
         tf.fill([num_chains], tf.constant(0.3, tf.float64)),
-        1,
+        arrive._NUM_PAIRS,
     )
     step, change = (
         tf.tile(tf.constant([x], tf.float64), [num_chains, 1]) for x in ([1, 2], [2, 1])
     )
     memory = lbfgs.push(memory, tf.ones([num_chains], tf.bool), step, change)
-    draws = arrive._normal(memory, tf.constant([seed, 1])).numpy()
+    normal = arrive._normal(step, tf.constant([seed, 1]))
+    draws = lbfgs.draw(memory, normal).numpy()
     expected = np.stack(
         [
             lbfgs.product(memory, tf.zeros_like(step) + tf.constant(e, tf.float64))[0]

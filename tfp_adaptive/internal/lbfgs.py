@@ -91,24 +91,25 @@ def product(memory: Memory, x: Tensor) -> Tensor:
     return x
 
 
-def draw(memory: Memory, normal: Tensor, normal_of_pairs: Tensor) -> Tensor:
+def draw(memory: Memory, normal: Tensor) -> Tensor:
     """N(0, H), by the recursion of H: x <- x - rho_i (y_i^T x) s_i + sqrt(rho_i) e_i s_i.
 
     Args:
       memory: of C chains.
-      normal: standard normal [C, D].
-      normal_of_pairs: e, standard normal [C, m].
+      normal: standard normal [..., C, D + m]; the last m are e.
 
     Returns:
-      [C, D].
+      [..., C, D].
     """
+    num_dims = memory.steps.shape[-1]
 
     def add(index, x):
         step, change, rho = _pair(memory, index)
-        weight = tf.sqrt(rho) * tf.gather(normal_of_pairs, index, axis=1) - rho * _dot(change, x)
-        return index + 1, x + weight[:, tf.newaxis] * step
+        noise = tf.gather(normal, num_dims + index, axis=-1)
+        weight = tf.sqrt(rho) * noise - rho * _dot(change, x)
+        return index + 1, x + weight[..., tf.newaxis] * step
 
-    start = tf.sqrt(memory.scale)[:, tf.newaxis] * normal
+    start = tf.sqrt(memory.scale)[:, tf.newaxis] * normal[..., :num_dims]
     return _for_pairs(memory.curvature.shape[1], add, start)[1]
 
 
@@ -170,5 +171,5 @@ def _pair(memory, index):
 
 
 def _dot(x, y):
-    """[C, D] and [C, D] -> [C]."""
+    """[C, D] and [..., C, D] -> [..., C]."""
     return chains.sum_of_row(x * y)

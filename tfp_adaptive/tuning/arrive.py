@@ -108,13 +108,15 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     def goes_on(path, _):
         return (path.num_gradients < max_gradients) & ~tf.reduce_all(path.is_done)
 
-    def step(path, seed):
-        path = _step(target, path, random.fold_in(seed, path.num_gradients))
-        return path, loops.varying(seed)
+    def step(path, normal):
+        return _step(target, path, normal), loops.varying(normal)
+
+    # the same draws all the way, which the bounds of two places are compared by
+    normal = _normal(position, path_seed, [_NUM_DRAWS])
 
     # a density that holds a loop of its own can be differentiated in a bounded loop alone
     path, _ = tf.while_loop(
-        goes_on, step, (_begin(position), path_seed), maximum_iterations=_MAX_GRADIENTS
+        goes_on, step, (_begin(position), normal), maximum_iterations=_MAX_GRADIENTS
     )
     here, best = path.start, path.best
     width = donors.typical_depth(position.shape[-1])
@@ -158,7 +160,7 @@ def _begin(position):
     )
 
 
-def _step(target, path, seed):
+def _step(target, path, normal):
     """One gradient: a trial of the line search, and a new direction where it succeeds."""
     now = path.descent
     trial = now.position + now.length[:, tf.newaxis] * now.direction
@@ -171,7 +173,7 @@ def _step(target, path, seed):
     is_flat = is_taken & (-after.slope / 2 < tf.maximum(noise, _CONVERGED))
     num_flat = tf.where(is_flat, path.num_flat + 1, tf.where(is_taken, 0, path.num_flat))
     is_over = (num_flat >= _FLAT_STEPS) | is_stuck
-    candidate, num_values = _fit(target, after, seed)
+    candidate, num_values = _fit(target, after, normal)
     better = is_taken & ~path.is_done & (candidate.bound > path.best.bound)
     is_clear = is_taken & (rounding * tf.abs(potential) < 1)
     return _Path(
@@ -187,17 +189,17 @@ def _step(target, path, seed):
     )
 
 
-def _fit(target, now, seed):
+def _fit(target, now, normal):
     """The Gaussian of the curvature met so far and its bound; log-densities that it took."""
 
-    def add(index, total, seed):
-        z = _normal(now.memory, random.fold_in(seed, index))
-        return index + 1, total + target.value(now.position + z), loops.varying(seed)
+    def add(index, total, z):
+        total += target.value(now.position + tf.gather(z, index))
+        return index + 1, total, loops.varying(z)
 
     _, total, _ = tf.while_loop(
         lambda index, *_: index < _NUM_DRAWS,
         add,
-        (tf.constant(0), tf.zeros_like(now.potential), seed),
+        (tf.constant(0), tf.zeros_like(now.potential), lbfgs.draw(now.memory, normal)),
         maximum_iterations=_NUM_DRAWS,
     )
     bound = total / _NUM_DRAWS + lbfgs.log_det(now.memory) / 2
@@ -205,15 +207,11 @@ def _fit(target, now, seed):
     return _Gaussian(now.position, -now.potential, now.memory, bound), _NUM_DRAWS
 
 
-def _normal(memory, seed):
-    """A draw from N(0, H) for every chain."""
-    num_chains, num_pairs, num_dims = tf.unstack(tf.shape(memory.steps))
-    normal = random.normal([num_chains, num_dims + num_pairs], seed, memory.scale.dtype)
-    return lbfgs.draw(
-        memory,
-        tf.ensure_shape(normal[:, :num_dims], memory.steps[:, 0].shape),
-        tf.ensure_shape(normal[:, num_dims:], memory.curvature.shape),
-    )
+def _normal(position, seed, shape=()):
+    """What `lbfgs.draw` takes for draws [*shape, C, D]."""
+    size = position.shape[-1] + _NUM_PAIRS
+    normal = random.normal([*shape, tf.shape(position)[0], size], seed, position.dtype)
+    return tf.ensure_shape(normal, [*shape, position.shape[0], size])
 
 
 def _is_lost(best):
@@ -240,7 +238,7 @@ def _is_funnel(best, width):
 
 def _draw_near(target, best, width, seed):
     """A draw of each Gaussian, nearer to its centre where the density is lower than a draw's."""
-    z = _normal(best.memory, seed)
+    z = lbfgs.draw(best.memory, _normal(best.centre, seed))
 
     def draw(index, position, is_placed, z):
         trial = best.centre + tf.gather(tf.constant(_WIDTHS, z.dtype), index) * z
