@@ -21,7 +21,7 @@ from tests.integration.killed_runs import SHORT, gaussian, run
 from tests.support.processes import run_python
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.programs import programs
-from tfp_adaptive.sampling.running import phases
+from tfp_adaptive.sampling.running import arriving
 from tfp_adaptive.sampling.storage import checkpoint
 
 tfmc = tfp.mcmc
@@ -59,13 +59,13 @@ def test_the_way_to_the_typical_set_is_not_gone_again(tmp_path, monkeypatch):
 
     starts = np.array([[-200.0, 0], [40, 40], [50, 50], [60, 60]], np.float32)
     settings = {'path': tmp_path / 'run.npz', 'num_warmup_steps': 120, 'target': half_line}
-    ways, arrive = [], phases.arrive
+    ways, arrive = [], arriving.arrive
 
     def on_the_way(*args):
         ways.append(args)
         return arrive(*args)
 
-    monkeypatch.setattr(phases, 'arrive', on_the_way)
+    monkeypatch.setattr(arriving, 'arrive', on_the_way)
     first = run(initial_state=starts, **settings)
     assert first.diagnostics.num_moved_starts == 1
     assert len(ways) == 1
@@ -82,14 +82,15 @@ def test_a_warm_up_that_begins_once_more_goes_on(tmp_path, monkeypatch):
     def two_modes(q):
         return tf.reduce_logsumexp([gaussian(q), gaussian(q - 30) - 40], axis=0)
 
-    arrive, moved = phases.arrive, checkpoint.Checkpoint.moved
-    monkeypatch.setattr(
-        phases,
-        'arrive',
-        lambda setup, begun, *rest, **options: (
-            arrive(setup, begun, *rest, **options) if begun.num_rows else begun
-        ),
-    )
+    moved = checkpoint.Checkpoint.moved
+    monkeypatch.setattr(arriving, 'arrive', lambda setup, begun, seed: begun)
+    arrive_again, ways = arriving.arrive_again, []
+
+    def on_the_way(*args):
+        ways.append(args)
+        return arrive_again(*args)
+
+    monkeypatch.setattr(arriving, 'arrive_again', on_the_way)
 
     def interrupt(self, label, position):
         moved(self, label, position)
@@ -106,7 +107,9 @@ def test_a_warm_up_that_begins_once_more_goes_on(tmp_path, monkeypatch):
     assert np.max(np.abs(whole.states)) < 10
     assert whole.diagnostics.num_restarts == 3
     assert whole.diagnostics.num_warmup_gradients > 300
+    assert len(ways) == 2
     assert_same_run(run(tmp_path / 'run.npz', **settings), whole)
+    assert len(ways) == 2, 'what was found out is not asked again'
 
 
 def assert_same_run(one, other):

@@ -262,12 +262,12 @@ DENSITIES = {
     'mixes chains': (
         {'target': lambda q: gaussian(q - tf.reduce_mean(q, axis=0))},
         ValueError,
-        '`target` mixes chains: it gives the first one.*of its own chain alone',
+        '`target` gives the first chain a log-density of.*of its own chain alone',
     ),
     'random': (
         {'target': lambda q: gaussian(q) + tf.random.normal([])},
         ValueError,
-        '`target` mixes chains.*without random numbers',
+        '`target` gives the first chain.*without random numbers',
     ),
     'random, one chain': (
         {
@@ -275,7 +275,7 @@ DENSITIES = {
             'initial_state': tf.zeros([2]),
         },
         ValueError,
-        '`target` mixes chains.*without random numbers',
+        '`target` gives the first chain.*without random numbers',
     ),
     'keeps a dimension': (
         {'target': lambda q: gaussian(q)[..., None]},

@@ -15,7 +15,7 @@ from tfp_adaptive.internal import lbfgs
 from tfp_adaptive.sampling.compiled import XLA
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.programs import Position
-from tfp_adaptive.sampling.running import phases
+from tfp_adaptive.sampling.running import arriving
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -209,7 +209,7 @@ def test_sample_walks_into_a_funnel(rng, seed):
         settings=types.SimpleNamespace(num_warmup_steps=400),
     )
     position = Position(state, kernel.bootstrap_results(state))
-    arrived = phases.arrive(setup, position, tf.constant([seed, 0]))
+    arrived = arriving.arrive(setup, position, tf.constant([seed, 0]))
     assert np.min(volatility(state)) < -1e5
     assert np.min(volatility(arrived.state)) > -2000
     down = run(volatility, state, seed, budget=100)
@@ -258,20 +258,34 @@ def test_a_warm_up_that_finds_a_better_mode_begins_once_more(rng, seed):
         results = kernel.bootstrap_results(tf.constant(position))
         info = results.info._replace(num_gradients=tf.constant(1000))
         warmup = Position(position, results._replace(info=info), num_rows=400, num_restarts=1)
-        return phases.with_lost_chains_moved(setup, warmup, tf.constant([seed, 0]))
+        if not arriving.are_apart(warmup, start):
+            return warmup, warmup
+        return warmup, arriving.arrive_again(setup, warmup, tf.constant([seed, 0]))
 
-    assert moved(here) is None
+    def num_gradients(position):
+        return int(position.kernel_results.info.num_gradients)
+
+    warmup, same = moved(here)
+    assert same is warmup
     wide = here.copy()
     wide[0] += 2 * np.sqrt(10 / SIZE + 1)
     assert np.ptp(spurious(wide)) > 10 + SIZE
-    assert moved(wide) is None
+    warmup, same = moved(wide)
+    assert same.state is warmup.state
+    assert same.num_restarts == 1
+    down = run(spurious, tf.constant(wide), seed, budget=100)
+    descent = int(down.num_gradients + down.num_values) + 2
+    assert num_gradients(same) == 1000 + descent
     late = here.copy()
     late[: NUM_CHAINS - 1] += 30
-    found = moved(late)
+    _, found = moved(late)
+    down = run(spurious, tf.constant(late), seed, budget=100)
+    descent = int(down.num_gradients + down.num_values) + 2
     assert np.all(np.abs(found.state) < 10)
     assert found.num_restarts == NUM_CHAINS
     assert found.num_rows == 0
-    assert found.kernel_results.info.num_gradients > 1000
+    # and two of the kernel, which begins again
+    assert num_gradients(found) == 1000 + descent + 2
 
 
 def test_chains_in_modes_that_count_stay_there(rng, seed):

@@ -238,3 +238,18 @@ def test_model_that_mixes_chains_is_refused(joint):
     else:
         with pytest.raises(ValueError, match=r'`target` mixes chains.*AutoBatched'):
             check_chains_apart(density, parts, log_probs)
+
+
+def test_model_that_gives_every_chain_a_datum_is_refused():
+    """As many data as chains, and no event dimension: nothing is mixed, and everything wrong."""
+
+    def joint():
+        loc = yield tfd.JointDistributionCoroutine.Root(tfd.Normal(0.0, 10.0, name='loc'))
+        yield tfd.Normal(loc, 1.0, name='y')
+
+    data = np.arange(10, dtype=np.float32)
+    model = from_distribution(tfd.JointDistributionCoroutine(joint).experimental_pin(y=data))
+    density, parts = Density(model), [tf.linspace(-1.0, 1.0, 10)]
+    log_probs, _ = density.evaluate(parts)
+    with pytest.raises(ValueError, match=r'`target` mixes chains.*alone'):
+        check_chains_apart(density, parts, log_probs)

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy.signal
 
+from tfp_adaptive.sampling.figures import diagnose
 from tfp_adaptive.sampling.running.thinning import are_stuck, shortfall, steps_per_draw
 
 NUM_CHAINS = 10
@@ -12,7 +14,7 @@ NUM_CHAINS = 10
 
 def missing(ess, rhat, ess_of_squares=1e4, num_draws=2000):
     figures = {'a': np.array([1e4, ess])}, {'a': np.array([ess_of_squares, 1e4])}, {'a': [rhat, 1]}
-    return shortfall(figures, num_draws * NUM_CHAINS)
+    return shortfall(figures, num_draws * NUM_CHAINS, NUM_CHAINS)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +46,30 @@ def test_short_runs_of_chains_that_mix_are_left_alone():
     assert missing(24, 1.2, num_draws=50) == pytest.approx(20)
 
 
-def test_chains_apart_are_not_left_alone_where_that_is_no_chance():
+def test_chains_apart_are_not_left_alone():
     """As where a coordinate has a long tail: a twentieth of the draws is effective, or more."""
     assert missing(1001, 1.01) == 1
     assert missing(1001, 1.03) == pytest.approx(3)
     assert missing(399, 1.03, num_draws=400) == 1
 
 
+@pytest.mark.parametrize(
+    ('num_draws', 'num_chains', 'persistence'), [(1000, 10, 0.8), (100, 100, 0.5), (100, 300, 0.3)]
+)
+def test_chains_that_mix_are_left_alone(num_draws, num_chains, persistence, rng):
+    """Stationary ones, whose R-hat is above 1.01 by their number alone."""
+    noise = rng.normal(size=[num_draws, num_chains, 5]) * np.sqrt(1 - persistence**2)
+    noise[0] /= np.sqrt(1 - persistence**2)
+    draws = scipy.signal.lfilter([1], [1, -persistence], noise, axis=0)
+    figures = diagnose(draws, 1)
+    assert 400 < figures[0].min() < 0.6 * num_draws * num_chains
+    assert shortfall(figures, num_draws * num_chains, num_chains) == 1
+
+
 def test_chains_in_places_of_their_own_may_be_given_more():
     figures = {'a': np.array([1.0])}, {'a': np.array([1.0])}, {'a': np.array([12.0])}
-    assert shortfall(figures, 20_000) == 1
-    assert shortfall(figures, 20_000, math.inf) == pytest.approx(1100)
+    assert shortfall(figures, 20_000, NUM_CHAINS) == 1
+    assert shortfall(figures, 20_000, NUM_CHAINS, math.inf) == pytest.approx(1100)
 
 
 def test_a_long_stay(rng):

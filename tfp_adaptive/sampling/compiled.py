@@ -11,7 +11,7 @@ from tfp_adaptive.sampling import cholesky, user_code
 
 @dataclass
 class XLA:
-    """Whether XLA compiles the programs of a target; no more once it has refused one of them."""
+    """Whether XLA compiles the programs of a target: until it refuses one of them."""
 
     is_on: bool
 
@@ -52,8 +52,8 @@ class Compiled:
             if not self._xla.is_on:
                 raise
             user_code.warn(
-                'XLA cannot compile `target` or `kernel`; `sample` goes on without it: pass '
-                'jit_compile=False to do so at once, or write an AutoBatched model with the class '
+                'XLA cannot compile `target`, `kernel` or `trace_fn`; `sample` goes on without it: '
+                'pass jit_compile=False to do so at once, or write an AutoBatched model with the class '
                 'of the same name without it, which XLA compiles more often. It says: '
                 f'{user_code.reason(error)}'
             )

@@ -84,14 +84,14 @@ def sample(
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the
         chains need. The first `num_results` draws are kept if they are good (400 effective draws of
-        all chains, R-hat at most 1.01), too few to tell (5 % effective, and fewer than 400), or of
-        chains in different modes (R-hat above 10). Otherwise they are thrown away, and others taken
-        with 1, 3 or 7 steps between them, by how much the first ones lack. While that helps and is
-        not enough, another round follows with up to eight times as many steps, at most 256. If a
-        chain stayed at one point for 50 draws, the default kernel then tries rejected moves once
-        more with a step an eighth as long (`proposals.delayed_rejection`), which takes three
-        gradients a leapfrog step, and a draw at most 128 such steps. With `until`, which goes on
-        for as long as it takes, none.
+        all chains, R-hat at most 1.01), if more than 5 % are effective and R-hat is no larger than
+        by chance (1 + 2 C / ESS), or if the chains are in different modes (R-hat above 10).
+        Otherwise they are thrown away, and others taken with 1, 3 or 7 steps between them, by how
+        much the first ones lack. While that helps and is not enough, another round follows with up
+        to eight times as many steps, at most 256. If a chain stayed at one point for 50 draws, the
+        default kernel then tries rejected moves once more with a step an eighth as long
+        (`proposals.delayed_rejection`), which takes three gradients a leapfrog step, and a draw at
+        most 128 such steps. With `until`, which goes on for as long as it takes, none.
       trace_fn: (state, kernel_results) -> nest of tensors to keep with every draw; the state is in
         the model's own space. Default `None`: nothing but the draws.
       until: what is to hold of the draws, such as `Until(max_rhat=1.01, min_ess=400)`: sampling

@@ -111,7 +111,7 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     def step(path, normal):
         return _step(target, path, normal), loops.varying(normal)
 
-    # the same draws all the way, which the bounds of two places are compared by
+    # the same noise at every place, so that bounds differ by the places alone
     normal = _normal(position, path_seed, [_NUM_DRAWS])
 
     # a density that holds a loop of its own can be differentiated in a bounded loop alone

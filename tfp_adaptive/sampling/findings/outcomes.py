@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive.kernels.marginal_base import MarginalKernel
+from tfp_adaptive.sampling.figures import MAX_RHAT, MIN_ESS, extremes
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
 from tfp_adaptive.sampling.findings.sample_run import SampleRun, Timings
 from tfp_adaptive.sampling.findings.tails import heaviest_tail
@@ -45,11 +46,22 @@ def make_run(start: Start, setup: Setup, finished: Finished) -> SampleRun:
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
         is_delayed=drawn.is_delayed,
-        heaviest_tail=None
-        if isinstance(frozen_kernel, MarginalKernel)
-        else heaviest_tail(rows.parts, model.names, len(start.batch_shape), start.density.scores),
+        heaviest_tail=_heaviest_tail(start, drawn, frozen_kernel),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
     )
+
+
+def _heaviest_tail(start, drawn, kernel):
+    """Of draws that have mixed; it takes the density anew, which may refuse to be taken there."""
+    min_ess, max_rhat = extremes(drawn.figures)
+    if isinstance(kernel, MarginalKernel) or not (min_ess >= MIN_ESS and max_rhat <= MAX_RHAT):
+        return None
+    batch_rank, names = len(start.batch_shape), start.model.names
+    try:
+        return heaviest_tail(drawn.rows.parts, names, batch_rank, start.density.scores)
+    except Exception:
+        # assertions, for one, which XLA leaves out
+        return None
 
 
 def _diagnostics(finished, kernel, frozen_kernel) -> Diagnostics:

@@ -63,8 +63,9 @@ class SampleRun:
       is_converged: whether `until` was met; `None` for a run without it.
       is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
         `num_steps_between_results` of `sample`.
-      heaviest_tail: (name, shape, standard error) of the coordinate with the largest kurtosis, if
-        that is above 5: its tail is like x^(-1 / shape), of an exponential if the shape is 0.
+      heaviest_tail: (name, shape, standard error) of the heaviest tail of an unconstrained
+        coordinate, which is like x^(-1 / shape), or an exponential if the shape is 0; `None` where
+        none is suspicious (no kurtosis above 5), or where the chains have not mixed.
     """
 
     states: Any

@@ -50,7 +50,7 @@ class Position:
       accept_prob: sum over steps of the mean acceptance probability.
       num_divergences: of all steps and chains.
       seconds: spent, but for compilation.
-      num_restarts: chains that were lost before the first step, and were started from the others.
+      num_restarts: chains that were lost, and were started from the others.
       num_moved_starts: chains that were given no finite start, and began where another did.
     """
 

@@ -33,7 +33,9 @@ def are_stuck(states: Any, batch_rank: int) -> bool:
     return bool(longest_stays(moves(states, batch_rank)).max() >= _STUCK)
 
 
-def shortfall(figures: tuple[Any, Any, Any], num_draws: int, max_rhat: float = APART) -> float:
+def shortfall(
+    figures: tuple[Any, Any, Any], num_draws: int, num_chains: int, max_rhat: float = APART
+) -> float:
     """How many times longer chains must run for R-hat below 1.01 and 400 effective draws.
 
     The effective size, and one over the distance of R-hat from one, grow in proportion to the
@@ -42,18 +44,20 @@ def shortfall(figures: tuple[Any, Any, Any], num_draws: int, max_rhat: float = A
     Args:
       figures: of `diagnose`: effective sizes of q and q^2, and R-hat.
       num_draws: of all chains together.
+      num_chains: C.
       max_rhat: above it the chains sit in places of their own, and longer ones would, too.
 
     Returns:
       A number above 1; or 1 if the draws are good, if more than 5 % of them are effective (unless
-      400 are and R-hat is still above 1.01), if there are no figures, or if the chains are so far
-      apart that longer ones would be of no use.
+      400 are and R-hat is larger than so many tell by chance), if there are no figures, or if the
+      chains are so far apart that longer ones would be of no use.
     """
     smallest, largest = extremes(figures)
     if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= max_rhat):
         return 1.0
-    # with fewer effective draws an R-hat above the bound may be chance
-    are_apart = largest > MAX_RHAT and smallest >= MIN_ESS
+    # of 2 C halves of chains that mix, R-hat is 1 + C / ESS in the mean
+    by_chance = max(MAX_RHAT - 1, 2 * num_chains / smallest)
+    are_apart = smallest >= MIN_ESS and largest - 1 > by_chance
     if smallest >= _LEAST_SHARE * num_draws and not are_apart:
         return 1.0
     return max(MIN_ESS / smallest, (largest - 1) / (MAX_RHAT - 1), 1.0)

@@ -10,14 +10,6 @@ _SEED = (0x70726F62, 0)  # any constant: the same points in every process
 _RADIUS = 0.1
 _TOLERANCE = 1e-3
 _ROUNDINGS = 30
-_OF_MODELS = (
-    'sum over event dimensions alone, or use a JointDistribution...AutoBatched class, which keeps '
-    'them apart'
-)
-_OF_FUNCTIONS = (
-    'compute it from the state of its own chain alone, without sums over chains and without random '
-    'numbers'
-)
 
 
 def check_chains_apart(density: Density, parts: list, log_probs: tf.Tensor) -> None:
@@ -29,10 +21,33 @@ def check_chains_apart(density: Density, parts: list, log_probs: tf.Tensor) -> N
       log_probs: of all chains together, [*batch].
 
     Raises:
-      ValueError: if that of the first chain changes while only the other chains move.
+      ValueError: if that of the first chain differs when it is alone, or changes while only the
+        other chains move.
     """
-    if density.model.is_vectorized:
+    model = density.model
+    if not model.event_shapes:
+        _check_others_move(density, parts, log_probs)
+    elif not model.is_vectorized and log_probs.shape.rank:
+        _check_first_alone(model, parts, log_probs)
+
+
+def _check_first_alone(model, parts, log_probs):
+    alone = np.asarray(model.log_prob_fn(*[part[:1] for part in parts]))
+    together = log_probs[:1].numpy()
+    tolerance = 1e3 * np.finfo(together.dtype).eps
+    if alone.shape == together.shape and np.allclose(
+        alone, together, rtol=tolerance, atol=tolerance
+    ):
         return
+    raise ValueError(
+        '`target` mixes chains: the log-density of the first chain is '
+        f'{together.flat[0]:.6g} among {len(log_probs)} chains and '
+        f'{np.array2string(alone.ravel()[:3], precision=6)} alone; sum over event '
+        'dimensions alone, or use a JointDistribution...AutoBatched class, which keeps them apart.'
+    )
+
+
+def _check_others_move(density, parts, log_probs):
     first = (0,) * log_probs.shape.rank
     is_first = np.zeros(log_probs.shape, bool)
     is_first[first] = True
@@ -41,7 +56,8 @@ def check_chains_apart(density: Density, parts: list, log_probs: tf.Tensor) -> N
         tf.where(
             is_first.reshape([*is_first.shape, *[1] * (part.shape.rank - is_first.ndim)]),
             part,
-            part + _RADIUS * random.normal(part.shape, seed, part.dtype),
+            part
+            + _RADIUS * tf.maximum(tf.abs(part), 1) * random.normal(part.shape, seed, part.dtype),
         )
         for part, seed in zip(parts, seeds, strict=True)
     ]
@@ -55,8 +71,8 @@ def check_chains_apart(density: Density, parts: list, log_probs: tf.Tensor) -> N
     change = np.max(changes[np.isfinite(changes)], initial=0.0)
     rounding = _ROUNDINGS * np.finfo(log_probs_after.dtype).eps * max(abs(before), 1.0)
     if not abs(after - before) <= _TOLERANCE * change + rounding:
-        remedy = _OF_MODELS if density.model.event_shapes else _OF_FUNCTIONS
         raise ValueError(
-            f'`target` mixes chains: it gives the first one a log-density of {before:.6g}, and of '
-            f'{after:.6g} when nothing but other chains has moved; {remedy}.'
+            f'`target` gives the first chain a log-density of {before:.6g}, and of {after:.6g} '
+            'when nothing but other chains has moved: compute it from the state of its own chain '
+            'alone, without sums over chains and without random numbers.'
         )
