@@ -130,7 +130,7 @@ def integrators(
     if not methods:
         raise ValueError(f'`methods` must be one or more of {METHODS}; got none.')
     count = len(step_sizes)
-    figure, axes = style.make_axes(figure, 1, count, (3.6 * count + 0.4, 3.9))
+    figure, axes = style.make_axes(figure, 1, count, (3.6 * count + 0.4, 4.2))
     for ax, step_size in zip(axes[0], step_sizes, strict=True):
         num_steps = max(1, round(integration_time / step_size))
         paths = {
