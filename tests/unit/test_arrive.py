@@ -258,7 +258,7 @@ def test_a_warm_up_that_finds_a_better_mode_begins_once_more(rng, seed):
         results = kernel.bootstrap_results(tf.constant(position))
         info = results.info._replace(num_gradients=tf.constant(1000))
         warmup = Position(position, results._replace(info=info), num_rows=400, num_restarts=1)
-        if not arriving.are_apart(warmup, start):
+        if not arriving.are_apart(setup, warmup):
             return warmup, warmup
         return warmup, arriving.arrive_again(setup, warmup, tf.constant([seed, 0]))
 

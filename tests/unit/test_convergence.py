@@ -176,6 +176,10 @@ def test_an_entropy_weight_at_its_bound_is_named(draws):
     info = runs.warmup_info(np.zeros(300), entropy_weight=np.full(300, 100.0))
     run = runs.run_of_draws(draws[:80], accept_prob=0.95, warmup_trace=info)
     assert 'at its bound of 100' in run.warnings[0]
+    # one entry alone does not say that it stayed there
+    info = runs.warmup_info(np.zeros(4), entropy_weight=np.full(4, 3.0))
+    run = runs.run_of_draws(draws[:80], accept_prob=0.95, warmup_trace=info)
+    assert not any('at its bound' in sentence for sentence in run.warnings)
 
 
 def target_acceptance_cases():

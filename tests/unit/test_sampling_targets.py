@@ -253,3 +253,13 @@ def test_model_that_gives_every_chain_a_datum_is_refused():
     log_probs, _ = density.evaluate(parts)
     with pytest.raises(ValueError, match=r'`target` mixes chains.*alone'):
         check_chains_apart(density, parts, log_probs)
+
+
+@pytest.mark.parametrize('scale', [1.0, 1e8])
+def test_function_that_mixes_chains_is_refused_in_any_units(scale):
+    model = from_callable(
+        lambda q: -tf.square((q - tf.reduce_mean(q)) / scale), tf.zeros([4]), tf.float32
+    )
+    density, parts = Density(model), [scale * tf.linspace(1.0, 2.0, 4)]
+    with pytest.raises(ValueError, match='nothing but other chains has moved'):
+        check_chains_apart(density, parts, density.evaluate(parts)[0])

@@ -99,12 +99,12 @@ def test_nor_are_those_of_a_banana(rng):
 
 
 def test_a_light_coordinate_hides_no_heavy_one(rng):
-    """The square of a normal has a kurtosis of 15."""
+    """The square of a normal has a kurtosis of 15, a Student-t with six degrees one of 6."""
     square = rng.normal(size=[NUM_RESULTS, NUM_CHAINS]) ** 2
-    heavy = rng.standard_t(3.5, size=square.shape)
+    heavy = rng.standard_t(6, size=square.shape)
 
     def score(x):
-        return np.stack([-0.5 / x[..., 0] - 0.5, student_score(x[..., 1], 3.5)], axis=-1)
+        return np.stack([-0.5 / x[..., 0] - 0.5, student_score(x[..., 1], 6)], axis=-1)
 
     assert tail_of(np.stack([square, heavy], axis=-1), score).name == 'x[1]'
 
@@ -116,6 +116,20 @@ def test_where_scores_do_not_tell(rng):
     assert tail_of(heavy, np.zeros_like) is None
     assert tail_of(heavy[:50], functools.partial(student_score, degrees=2)) is None
     assert tail_of(np.ones([500, 10, 2]), np.zeros_like) is None
+
+
+@pytest.mark.parametrize('num_chains', [1, 4, 400])
+def test_so_many_gradients_it_takes(num_chains, rng):
+    """In calls of all chains: 32 for each half of either tail, or as many as 256 draws need."""
+    calls = []
+
+    def score(x):
+        calls.append(x.shape)
+        return student_score(x, 3)
+
+    tail_of(rng.standard_t(3, size=[40_000 // num_chains, num_chains]), score)
+    assert set(calls) == {(num_chains,)}
+    assert 1 < len(calls) <= 128
 
 
 @pytest.mark.parametrize('batch_shape', [(), (3,), (2, 2)])
@@ -146,14 +160,21 @@ def heavy(x):
     return -2 * tf.math.log1p(x**2 / 3)
 
 
-def draw(log_prob):
-    state = tf.linspace(-1.0, 1.0, 10)
-    return tfpa.sample(log_prob, 1000, 200, initial_state=state, seed=(20260, 1), progress=False)
+def draw(log_prob, num_results=1000, **settings):
+    settings |= {'initial_state': tf.linspace(-1.0, 1.0, 10), 'seed': (20260, 1)}
+    return tfpa.sample(log_prob, num_results, 200, progress=False, **settings)
 
 
 def test_sample_tells_heavy_tails():
     with pytest.warns(SamplingWarning, match='The tails of x fall off like a power law'):
         draw(heavy)
+
+
+def test_tails_of_chains_that_have_not_mixed_are_not_judged():
+    with pytest.warns(SamplingWarning, match='The effective sample size is below 400'):
+        run = draw(heavy, num_results=150, num_steps_between_results=0)
+    assert tail_of(run.states, functools.partial(student_score, degrees=3)) is not None
+    assert run.heaviest_tail is None
 
 
 def test_a_density_that_refuses_to_be_taken_far_out_loses_no_draws():

@@ -51,6 +51,7 @@ def test_chains_apart_are_not_left_alone():
     assert missing(1001, 1.01) == 1
     assert missing(1001, 1.03) == pytest.approx(3)
     assert missing(399, 1.03, num_draws=400) == 1
+    assert missing(300, 1.2, num_draws=400) == pytest.approx(20)
 
 
 @pytest.mark.parametrize(

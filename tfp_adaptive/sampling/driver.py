@@ -150,7 +150,7 @@ def sample(
         model = make_model(target, initial_state, dtype, kept)
         start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)
-        finished = run_phases(start, setup, store, seeds, begin)
-        run = make_run(start, setup, finished)
+        finished = run_phases(setup, store, seeds, begin)
+        run = make_run(setup, finished)
     emit(run.warnings)
     return run

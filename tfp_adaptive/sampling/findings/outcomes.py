@@ -10,19 +10,17 @@ from tfp_adaptive.sampling.findings.tails import heaviest_tail
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import find_field
 from tfp_adaptive.sampling.running.phases import Finished
-from tfp_adaptive.sampling.targets.starts import Start
 
 
-def make_run(start: Start, setup: Setup, finished: Finished) -> SampleRun:
+def make_run(setup: Setup, finished: Finished) -> SampleRun:
     """Everything a run leaves behind.
 
     Args:
-      start: of the chains.
       setup: kernel and programs.
       finished: the run.
     """
     warmup, drawn = finished.warmup, finished.drawn
-    rows, last, model = drawn.rows, drawn.position, start.model
+    rows, last, model = drawn.rows, drawn.position, setup.start.model
     frozen_kernel = setup.freeze(warmup, drawn.is_delayed)
     return SampleRun(
         states=rows.states(model.structure),
@@ -46,7 +44,7 @@ def make_run(start: Start, setup: Setup, finished: Finished) -> SampleRun:
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
         is_delayed=drawn.is_delayed,
-        heaviest_tail=_heaviest_tail(start, drawn, frozen_kernel),
+        heaviest_tail=_heaviest_tail(setup.start, drawn, frozen_kernel),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
     )
 
@@ -59,8 +57,8 @@ def _heaviest_tail(start, drawn, kernel):
     batch_rank, names = len(start.batch_shape), start.model.names
     try:
         return heaviest_tail(drawn.rows.parts, names, batch_rank, start.density.scores)
-    except Exception:
-        # assertions, for one, which XLA leaves out
+    except tf.errors.OpError:
+        # an assertion, which XLA leaves out
         return None
 
 

@@ -10,7 +10,6 @@ from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import find_field
-from tfp_adaptive.sampling.targets.starts import Start
 from tfp_adaptive.sampling.user_code import explained
 from tfp_adaptive.tuning.arrive import LOST
 
@@ -98,15 +97,15 @@ def _arrived(setup, begun, first, num_gradients) -> Position:
     )
 
 
-def are_apart(warmup: Position, start: Start) -> bool:
+def are_apart(setup: Setup, warmup: Position) -> bool:
     """Whether log-densities of chains are farther apart than those of draws may be.
 
     Args:
+      setup: kernel and programs.
       warmup: the last position of the warm-up.
-      start: of the chains.
     """
     log_prob = find_field(warmup.kernel_results, 'target_log_prob')
     if log_prob is None:
         return False
     finite = log_prob.numpy()[np.isfinite(log_prob)]
-    return finite.size > 0 and float(np.ptp(finite)) > LOST + start.event_size
+    return finite.size > 0 and float(np.ptp(finite)) > LOST + setup.start.event_size

@@ -14,7 +14,6 @@ from tfp_adaptive.sampling.running import arriving, thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.until import Verdict
-from tfp_adaptive.sampling.targets.starts import Start
 
 
 class Seeds(NamedTuple):
@@ -76,11 +75,10 @@ class Finished:
     compile_seconds: float
 
 
-def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished:
+def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished:
     """Warms up and draws, or goes on where the store says that the run was interrupted.
 
     Args:
-      start: of the chains.
       setup: kernel and programs.
       store: where the run is kept.
       seeds: of the run.
@@ -90,7 +88,7 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
       OSError: if the store cannot be written.
       ValueError: if a program fails, or the store holds another run, or more draws.
     """
-    store.admit(start, setup)
+    store.admit(setup)
     settings = setup.settings
     begun = setup.begin()
     first = store.restore('warm-up', begun)
@@ -102,7 +100,7 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
     before = time.perf_counter()
     ended = warmup.position
     again = store.restore('arrival-2', ended)
-    if again is ended and arriving.are_apart(ended, start):
+    if again is ended and arriving.are_apart(setup, ended):
         again = arriving.arrive_again(setup, ended, random.fold_in(seeds.arrival, 1))
         store.moved('arrival-2', again)
     start_seconds += time.perf_counter() - before
@@ -120,7 +118,7 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
     num_sampling_steps = drawn.num_steps
     missing = math.inf
     while settings.until is None and settings.num_between is None:
-        count, is_delayed, missing = _next_steps(drawn, missing, setup.can_delay, start)
+        count, is_delayed, missing = _next_steps(drawn, missing, setup)
         if count == program.steps_per_row:
             break
         phase = f'thinned-{count}-delayed' if is_delayed else f'thinned-{count}'
@@ -140,10 +138,11 @@ def run_phases(start: Start, setup: Setup, store: Any, seeds: Seeds, begin: floa
     )
 
 
-def _next_steps(drawn, before, can_delay, start) -> tuple[int, bool, float]:
+def _next_steps(drawn, before, setup) -> tuple[int, bool, float]:
     """(steps of a draw, whether rejected moves are tried once more, what these moves miss)."""
-    num_steps, num_draws = drawn.program.steps_per_row, drawn.position.num_rows * start.num_chains
-    if can_delay and not drawn.is_delayed:
+    start, num_steps = setup.start, drawn.program.steps_per_row
+    num_draws = drawn.position.num_rows * start.num_chains
+    if setup.can_delay and not drawn.is_delayed:
         missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains, math.inf)
         if missing > 1 and thinning.are_stuck(drawn.rows.parts, len(start.batch_shape)):
             most = thinning.MAX_DELAYED_STEPS_PER_DRAW

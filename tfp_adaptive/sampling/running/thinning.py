@@ -48,17 +48,16 @@ def shortfall(
       max_rhat: above it the chains sit in places of their own, and longer ones would, too.
 
     Returns:
-      A number above 1; or 1 if the draws are good, if more than 5 % of them are effective (unless
-      400 are and R-hat is larger than so many tell by chance), if there are no figures, or if the
-      chains are so far apart that longer ones would be of no use.
+      A number above 1; or 1 if the draws are good, if more than 5 % of them are effective and R-hat
+      is no larger than so many chains have by chance, if there are no figures, or if the chains are
+      so far apart that longer ones would be of no use.
     """
     smallest, largest = extremes(figures)
     if not (math.isfinite(smallest) and math.isfinite(largest) and largest <= max_rhat):
         return 1.0
     # of 2 C halves of chains that mix, R-hat is 1 + C / ESS in the mean
-    by_chance = max(MAX_RHAT - 1, 2 * num_chains / smallest)
-    are_apart = smallest >= MIN_ESS and largest - 1 > by_chance
-    if smallest >= _LEAST_SHARE * num_draws and not are_apart:
+    by_chance = max(MAX_RHAT, 1 + 2 * num_chains / smallest)
+    if smallest >= _LEAST_SHARE * num_draws and largest <= by_chance:
         return 1.0
     return max(MIN_ESS / smallest, (largest - 1) / (MAX_RHAT - 1), 1.0)
 

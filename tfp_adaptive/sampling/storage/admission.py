@@ -11,13 +11,13 @@ from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 _POINTS, _LOG_PROBS = 'target/points', 'target/log_probs'
 
 
-def identity(start: Any, setup: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def identity(setup: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and facts that tell a run from others.
 
     Args:
-      start: `starts.Start`.
       setup: `setups.Setup`.
     """
+    start = setup.start
     arrays = put(_POINTS, start.fingerprint.points)
     arrays[_LOG_PROBS] = np.asarray(start.fingerprint.log_probs)
     parts = zip(start.model.names, tf.nest.flatten(start.state), strict=True)

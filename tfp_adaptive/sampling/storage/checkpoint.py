@@ -55,7 +55,7 @@ class Nowhere(contextlib.AbstractContextManager):
         """The seed itself."""
         return seed
 
-    def admit(self, start: Any, setup: Any) -> None:
+    def admit(self, setup: Any) -> None:
         """Any run may begin."""
 
     def restore(self, phase: str, first: Position) -> Position:
@@ -140,22 +140,21 @@ class Checkpoint(contextlib.AbstractContextManager):
         self._facts['seed'] = np.asarray(seed).tolist()
         return seed
 
-    def admit(self, start: Any, setup: Any) -> None:
+    def admit(self, setup: Any) -> None:
         """Checks that the run is the one that began here, if one did.
 
         Args:
-          start: `starts.Start`.
           setup: `setups.Setup`.
 
         Raises:
           ValueError: if the target, the kernel, a setting or a shape is another one.
         """
-        arrays, facts = admission.identity(start, setup)
+        arrays, facts = admission.identity(setup)
         if self._is_new:
             self._arrays.update(arrays)
             self._facts.update(facts)
         else:
-            admission.check(self._path, self._arrays, self._facts, facts, start.model)
+            admission.check(self._path, self._arrays, self._facts, facts, setup.start.model)
 
     def restore(self, phase: str, first: Position) -> Position:
         """The position at which a phase was saved, or its first one.
