@@ -108,26 +108,30 @@ def compiled(folder: pathlib.Path, program: dict):
 
 
 def seconds_each(call, seconds: float, most: int = 10**6) -> float:
-    """Seconds of a turn, from calls of few and many turns, so that what both pay cancels."""
+    """Seconds of a turn, from calls of few and many turns, so that what both pay cancels.
+
+    The long call is made longer until it takes `seconds / 4` more than the short one, both at
+    their fastest of three; a single slow call therefore never decides the lengths.
+    """
     call(1)
-    count = 4
+
+    def fastest(length):
+        times = []
+        for _ in range(_CALLS):
+            begin = time.perf_counter()
+            call(length)
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    count = min(most, 4)
     while True:
-        begin = time.perf_counter()
-        call(count)
-        taken = time.perf_counter() - begin
-        if taken > seconds / 4 or count >= most:
-            break
+        slow, fast = fastest(count), fastest(count // 4)
+        if slow - fast > seconds / 4:
+            return (slow - fast) / (count - count // 4)
+        if count == most:
+            # too short to be told from what every call pays, which is left in
+            return slow / count
         count = min(most, 4 * count)
-    short = count // 4
-
-    def timed(length):
-        begin = time.perf_counter()
-        call(length)
-        return time.perf_counter() - begin
-
-    times = [(timed(count), timed(short)) for _ in range(_CALLS)]
-    slow, fast = np.min(times, axis=0)
-    return float(slow - fast) / (count - short)
 
 
 def judge(middle, moments) -> dict:

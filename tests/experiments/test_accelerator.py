@@ -72,6 +72,24 @@ def test_programs_run_without_tensorflow(tiny, tmp_path):
         job.accelerator_steps(tiny, tmp_path, progress=False)
 
 
+def test_seconds_of_a_turn_when_calls_are_disturbed(monkeypatch):
+    """Any call may take far longer than its turns, as on a machine with other work."""
+    pytest.importorskip('jax')
+    from experiments.accelerator import measure
+
+    now = 0.0
+    disturbed = itertools.cycle([True, False, True, False, False])
+
+    def call(count):
+        nonlocal now
+        now += 0.5 + 0.001 * count + (10.0 if next(disturbed) else 0.0)
+
+    monkeypatch.setattr(measure.time, 'perf_counter', lambda: now)
+    assert measure.seconds_each(call, 0.01) == pytest.approx(0.001)
+    # calls that may not be longer: what every call pays is left in
+    assert measure.seconds_each(lambda count: call(0), 0.01, 8) == pytest.approx(0.5 / 8)
+
+
 def test_effective_sizes_from_the_scatter_of_means(rng):
     pytest.importorskip('jax')
     from experiments.accelerator import measure
