@@ -110,18 +110,17 @@ def compiled(folder: pathlib.Path, program: dict):
 def seconds_each(call, seconds: float, most: int = 10**6) -> float:
     """Seconds of a turn, from calls of few and many turns, so that what both pay cancels.
 
-    The long call is made longer until it takes `seconds / 4` more than the short one, both at
-    their fastest of three; a single slow call therefore never decides the lengths.
+    Both at their fastest of three, and so long that they differ by `seconds / 4`.
     """
     call(1)
 
     def fastest(length):
-        times = []
-        for _ in range(_CALLS):
+        def timed():
             begin = time.perf_counter()
             call(length)
-            times.append(time.perf_counter() - begin)
-        return min(times)
+            return time.perf_counter() - begin
+
+        return min(timed() for _ in range(_CALLS))
 
     count = min(most, 4)
     while True:

@@ -17,6 +17,7 @@ from experiments.jobs.pmmh_higgs import pmmh_higgs
 from experiments.jobs.pmmh_pictures import pmmh_pictures
 from experiments.jobs.pmmh_random_effects import pmmh_random_effects
 from experiments.jobs.pmmh_volatility import pmmh_volatility
+from experiments.jobs.reparameterization import reparameterization
 from experiments.jobs.robustness import robustness
 from experiments.jobs.robustness_references import robustness_references
 from experiments.jobs.stochastic_volatility import stochastic_volatility
@@ -41,6 +42,7 @@ JOBS = {
     'pmmh_pictures': pmmh_pictures,
     'pmmh_random_effects': pmmh_random_effects,
     'pmmh_volatility': pmmh_volatility,
+    'reparameterization': reparameterization,
     'robustness': robustness,
     'robustness_references': robustness_references,
     'stochastic_volatility': stochastic_volatility,

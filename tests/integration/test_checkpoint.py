@@ -95,6 +95,7 @@ def test_a_warm_up_that_begins_once_more_goes_on(tmp_path, monkeypatch):
     def interrupt(self, label, position):
         moved(self, label, position)
         if label == 'warm-up-2':
+            self.save()  # which is otherwise done once in a while
             raise KeyboardInterrupt
 
     starts = np.array([[30.0, 30], [31, 30], [0, 0], [30, 29]], np.float32)

@@ -130,6 +130,7 @@ OPTIONS = {
     'integer dtype': ({'dtype': tf.int32}, TypeError, '`dtype` must be tf.float32 or.*tf.int32'),
     'progress': ({'progress': 'bar'}, TypeError, "`progress` must be True or False; got 'bar'"),
     'jit_compile': ({'jit_compile': None}, TypeError, '`jit_compile` must be True or False'),
+    'reparameterize': ({'reparameterize': 1}, TypeError, '`reparameterize` must be True or False'),
     'until': ({'until': 1.01}, TypeError, '`until` must be a tfp_adaptive.Until.*max_rhat=1.01'),
     'until too soon': (
         {'until': tfpa.Until(max_steps=3)},

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow_probability as tfp
+
 from tfp_adaptive.internal import arguments, random
 from tfp_adaptive.sampling import options
 from tfp_adaptive.sampling.compiled import Compiled
@@ -39,6 +41,7 @@ def sample(
     seed: Any = None,
     progress: bool = True,
     jit_compile: bool = True,
+    reparameterize: bool = True,
 ) -> SampleRun:
     """Adapts, freezes, then draws.
 
@@ -109,6 +112,11 @@ def sample(
       jit_compile: whether to compile with XLA. Left out, with a warning, for a target that XLA
         cannot compile, such as a state space model of TFP, or with which it would not come to an
         end on a CPU, such as steps of an ODE written one after another.
+      reparameterize: whether parts of a joint distribution whose location or scale depends on other
+        parts, such as effects of groups, are sampled in coordinates that do not narrow with the
+        scale, as far as the data allow: not centred where they say little, centred where they say
+        much. Draws come back as the model has them. It does nothing to other targets, nor with a
+        kernel that is given ready-made.
 
     Returns:
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.
@@ -138,6 +146,9 @@ def sample(
         num_chains = arguments.count('num_chains', num_chains, least=1)
     arguments.check_flag('progress', progress)
     arguments.check_flag('jit_compile', jit_compile)
+    arguments.check_flag('reparameterize', reparameterize)
+    # a kernel that is there already has the coordinates of its density
+    is_free = reparameterize and not isinstance(kernel, tfp.mcmc.TransitionKernel)
     arguments.check_trace_fn(trace_fn)
     dtype, own_seed = arguments.floating_dtype(dtype), arguments.stateless_seed(seed)
     check_until(until, num_results, (num_between or 0) + 1)
@@ -147,7 +158,7 @@ def sample(
     with open_store(checkpoint) as store:
         seeds = Seeds(*_split(store.seed(own_seed, is_given=seed is not None)))
         kept = kept_with(target)
-        model = make_model(target, initial_state, dtype, kept)
+        model = make_model(target, initial_state, dtype, is_free, kept)
         start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)
         finished = run_phases(setup, store, seeds, begin)

@@ -22,6 +22,7 @@ _ELSEWHERE = {
     'seed': 'random_seed random_state rng rng_key key',
     'progress': 'progressbar progress_bar show_progress verbose',
     'jit_compile': 'jit xla compile',
+    'reparameterize': 'reparam centered non_centered',
     'checkpoint': 'path file filename output_dir',
 }
 _MEANT = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}

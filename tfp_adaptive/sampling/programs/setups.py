@@ -221,6 +221,7 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
                 'num_warmup_steps': settings.num_warmup_steps,
                 'num_steps_between_results': settings.num_between,
                 'jit_compile': settings.jit_compile,
+                'reparameterize': model.is_reparameterized,
             },
             'settings',
         ),

@@ -23,17 +23,19 @@ def arrive(setup: Setup, begun: Position, seed: Any) -> Position:
 
     Those of gradient-adaptive kernels that use scores do. The descent takes at most a quarter as
     many gradients as the warm-up has steps, with four log-densities beside each; in a funnel the
-    walk takes as many gradients again. All count as gradients of the warm-up. With less than a
-    hundred steps of warm-up chains stay where they are, and so do the chains of other kernels.
+    walk takes as many gradients again. All count as gradients of the warm-up, and so do those that
+    the coordinates of the target took. With less than a hundred steps of warm-up chains stay where
+    they are, and so do the chains of other kernels.
 
     Args:
       setup: kernel and programs.
       begun: the first position.
       seed: int32 [2].
     """
+    of_coordinates = setup.start.model.num_gradients
     most = _most_gradients(setup, begun)
     if most is None:
-        return begun
+        return _counted(setup, begun, of_coordinates)
     state = begun.state
     with explained('target` or `kernel', tf.nest.flatten(state)):
         first, is_funnel, resolved = setup.arrival.descend(state, seed, most)
@@ -41,7 +43,7 @@ def arrive(setup: Setup, begun: Position, seed: Any) -> Position:
         if is_funnel:
             first = setup.arrival.walk(state, resolved, seed, most)
             num_gradients += first.num_gradients
-    return _arrived(setup, begun, first, num_gradients)
+    return _arrived(setup, begun, first, num_gradients + of_coordinates)
 
 
 def arrive_again(setup: Setup, warmup: Position, seed: Any) -> Position:
@@ -65,14 +67,21 @@ def arrive_again(setup: Setup, warmup: Position, seed: Any) -> Position:
     with explained('target` or `kernel', tf.nest.flatten(warmup.state)):
         first, is_funnel, _ = setup.arrival.descend(warmup.state, seed, most)
     if is_funnel or not first.num_restarts:
-        num_gradients = results.info.num_gradients + first.num_gradients
-        info = results.info._replace(num_gradients=num_gradients)
-        return replace(warmup, kernel_results=results._replace(info=info))
+        return _counted(setup, warmup, first.num_gradients)
     found = _arrived(setup, warmup, first, first.num_gradients)
     info = found.kernel_results.info
     counts = {name: getattr(info, name) + getattr(results.info, name) for name in _COUNTS}
     results = found.kernel_results._replace(info=info._replace(**counts))
     return replace(found, kernel_results=results, num_rows=0, accept_prob=0.0, num_divergences=0)
+
+
+def _counted(setup, position, num_gradients):
+    """With more gradients, of a kernel that counts them."""
+    if not isinstance(setup.kernel, GradientAdaptiveKernel):
+        return position
+    results = position.kernel_results
+    info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
+    return replace(position, kernel_results=results._replace(info=info))
 
 
 def _most_gradients(setup, position):

@@ -1,7 +1,8 @@
 """TFP distributions and Inference Gym models as targets: they know their own parts."""
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -21,25 +22,27 @@ def is_distribution(target: Any) -> bool:
     return _is_of_tfp(target) or all(hasattr(target, name) for name in _OF_GYM_MODELS)
 
 
-def from_distribution(target: Any) -> Model:
+def from_distribution(target: Any, coordinates: Callable[[], Any] | None = None) -> Model:
     """A `Model` of a TFP distribution or an Inference Gym model.
 
     Args:
       target: has `experimental_default_event_space_bijector`, or else the attributes
         `unnormalized_log_prob`, `default_event_space_bijector`, `event_shape` and `dtype`.
+      coordinates: without arguments -> a context in which the parts of a joint distribution have
+        coordinates of their own. Default `None`: those of its bijector.
 
     Raises:
       TypeError: if a part is not floating point.
       ValueError: if an event shape is not static or the model has a batch shape.
     """
-    return _of_distribution(target) if _is_of_tfp(target) else _of_gym_model(target)
+    return _of_distribution(target, coordinates) if _is_of_tfp(target) else _of_gym_model(target)
 
 
 def _is_of_tfp(target):
     return hasattr(target, 'experimental_default_event_space_bijector')
 
 
-def _of_distribution(target):
+def _of_distribution(target, coordinates):
     batch_shapes = [tf.TensorShape(shape) for shape in tf.nest.flatten(target.batch_shape)]
     if any(shape.rank != 0 for shape in batch_shapes):
         raise ValueError(
@@ -54,12 +57,13 @@ def _of_distribution(target):
         draw = target.sample_unpinned if is_pinned else target.sample
         return tf.nest.flatten(draw(num_chains, seed=seed))
 
-    with bijectors.mended():
+    with bijectors.mended(), coordinates() if coordinates else contextlib.nullcontext():
         bijector = target.experimental_default_event_space_bijector()
     return _with_bijector(
         target,
         target.unnormalized_log_prob,
         bijector,
+        coordinates=coordinates,
         names=_graph_names(target),
         prior=prior,
         is_prior=not is_pinned,
@@ -84,7 +88,7 @@ def _of_gym_model(target):
     )
 
 
-def _with_bijector(target, log_prob, bijector, *, names=None, **settings):
+def _with_bijector(target, log_prob, bijector, *, coordinates=None, names=None, **settings):
     """A `Model` of a log-density in constrained space and the bijector into that space."""
     structure = target.dtype
     dtypes, own_names = tf.nest.flatten(structure), tuple(part_names(structure))
@@ -107,18 +111,23 @@ def _with_bijector(target, log_prob, bijector, *, names=None, **settings):
         raise ValueError(f'every part of `target` needs a non-empty event; got {own_shapes}.')
     event_ndims = tf.nest.pack_sequence_as(structure, [len(shape) for shape in event_shapes])
 
+    @contextlib.contextmanager
+    def in_use():
+        with bijectors.mended(), coordinates() if coordinates else contextlib.nullcontext():
+            yield
+
     def log_prob_fn(*parts):
         free = pack(parts)
-        with bijectors.mended():
+        with in_use():
             log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
             return log_prob(bijector.forward(free)) + log_det
 
     def constrain(parts):
-        with bijectors.mended():
+        with in_use():
             return tf.nest.flatten(bijector.forward(pack(parts)))
 
     def unconstrain(parts):
-        with bijectors.mended():
+        with in_use():
             return tf.nest.flatten(bijector.inverse(pack(parts)))
 
     return Model(

@@ -33,6 +33,8 @@ class Model:
       prior: (num_chains, seed) -> list of parts in the model's space, or `None`.
       is_prior: whether the target is the prior itself.
       is_vectorized: whether it was written for one chain and is mapped over several.
+      is_reparameterized: whether some parts are in coordinates of their own.
+      num_gradients: of a chain, that it took to find these.
     """
 
     log_prob_fn: Callable
@@ -47,3 +49,5 @@ class Model:
     prior: Callable | None = None
     is_prior: bool = False
     is_vectorized: bool = False
+    is_reparameterized: bool = False
+    num_gradients: int = 0

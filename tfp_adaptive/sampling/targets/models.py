@@ -6,16 +6,20 @@ from typing import Any
 from tfp_adaptive.sampling.kept import Kept
 from tfp_adaptive.sampling.targets.callables import from_callable
 from tfp_adaptive.sampling.targets.distributions import from_distribution, is_distribution
+from tfp_adaptive.sampling.targets.information import in_own_coordinates
 from tfp_adaptive.sampling.targets.model import Model
 
 
-def make_model(target: Any, initial_state: Any, dtype: Any, kept: Kept) -> Model:
+def make_model(
+    target: Any, initial_state: Any, dtype: Any, reparameterize: bool, kept: Kept
+) -> Model:
     """The target in the form that samplers see.
 
     Args:
       target: a log-density, a distribution or an Inference Gym model.
       initial_state: as `sample` was given it; the state of a log-density has its structure.
       dtype: of the state, or `None`.
+      reparameterize: whether parts of a joint distribution may have coordinates of their own.
       kept: with the target.
 
     Raises:
@@ -30,4 +34,7 @@ def make_model(target: Any, initial_state: Any, dtype: Any, kept: Kept) -> Model
             f'`dtype` is {dtype.name}, but `target` is a model in {model.dtype.name}: '
             'leave `dtype` out, or build the model in that dtype.'
         )
-    return model
+    if not reparameterize:
+        return model
+    key = 'model', 'reparameterized'
+    return kept.get(key) or kept.put(key, in_own_coordinates(target, model))

@@ -78,7 +78,7 @@ def find_start(
       TypeError: if a dtype is wrong.
       ValueError: if no start is found, a shape is wrong, or chains are not kept apart.
     """
-    key = ('density', repr(model.structure))
+    key = ('density', repr(model.structure), model.is_reparameterized)
     found = _unchanged(kept, key)
     density = Density(model) if found is None else found[0]
     num_moved = 0

@@ -1,0 +1,109 @@
+"""`sample` on models whose parts get coordinates of their own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.support.statistics import largest_z, mean_and_error
+
+tfd = tfp.distributions
+EFFECTS = np.array([28, 8, -3, 7, -1, 1, 18, 12], 'f')
+ERRORS = np.array([15, 10, 16, 11, 9, 11, 10, 18], 'f')
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def schools():
+    mu = yield tfd.Normal(0.0, 5.0, name='mu')
+    tau = yield tfd.HalfNormal(10.0, name='tau')
+    theta = yield tfd.Sample(tfd.Normal(mu, tau), 8, name='theta')
+    yield tfd.Normal(theta, ERRORS, name='effect')
+
+
+@pytest.fixture(scope='module')
+def posterior():
+    return schools.experimental_pin(effect=EFFECTS)
+
+
+def exact_means():
+    """Of mu, tau, tau^2 and the effects, by quadrature over mu and tau."""
+    mu = np.linspace(-25, 30, 800)[:, np.newaxis, np.newaxis]
+    tau = ((np.arange(1500) + 0.5) * (60 / 1500))[:, np.newaxis]
+    variance = tau**2 + ERRORS.astype(float) ** 2
+    log_density = -0.5 * np.sum((EFFECTS - mu) ** 2 / variance + np.log(variance), axis=-1)
+    log_density += -0.5 * (mu[..., 0] / 5) ** 2 - 0.5 * (tau[:, 0] / 10) ** 2
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    share = tau**2 / variance
+    effects = np.sum(weights[..., np.newaxis] * (mu + share * (EFFECTS - mu)), axis=(0, 1))
+    means = [np.sum(weights * each) for each in (mu[..., 0], tau[:, 0], tau[:, 0] ** 2)]
+    return np.array([*means, *effects])
+
+
+def test_effects_that_the_data_say_little_of(posterior, seed):
+    """The eight schools, centred, with a gradient a draw and without a warning."""
+    run = tfpa.sample(posterior, 4000, num_chains=10, seed=seed, progress=False)
+    mu, tau, theta = run.states
+    draws = np.stack([mu, tau, tau**2, *np.moveaxis(theta, -1, 0)], axis=-1)
+    found, errors, _ = mean_and_error(np.asarray(draws, np.float64))
+    assert np.abs((found - exact_means()) / errors).max() < largest_z(len(found))
+    d = run.diagnostics
+    assert d.num_sampling_gradients <= 4001
+    assert d.num_warmup_gradients < 2000
+    assert d.min_ess > 2000
+    assert not run.warnings
+
+
+def test_coordinates_belong_to_a_run(posterior, tmp_path, seed):
+    """They are found anew for a copy of the model, and a checkpoint goes on with it alone."""
+    settings = {'num_warmup_steps': 20, 'num_chains': 4, 'seed': seed, 'progress': False}
+    settings |= {'jit_compile': False, 'kernel': tfpa.GradientAdaptiveMALA}
+    path = tmp_path / 'run.npz'
+    whole = tfpa.sample(posterior, 20, **settings)
+    tfpa.sample(schools.experimental_pin(effect=EFFECTS), 10, checkpoint=path, **settings)
+    again = schools.experimental_pin(effect=EFFECTS)
+    with pytest.raises(ValueError, match='begun with reparameterize True, which is False in this'):
+        tfpa.sample(again, 20, checkpoint=path, reparameterize=False, **settings)
+    found = tfpa.sample(again, 20, checkpoint=path, **settings)
+    for one, other in zip(found.states, whole.states, strict=True):
+        np.testing.assert_array_equal(one, other)
+    # free coordinates are those that the kernel saw
+    theta, e = found.states.theta, found.unconstrained_states[2]
+    assert np.abs(theta - e).max() > 1
+    plain = tfpa.sample(again, 20, reparameterize=False, **settings)
+    np.testing.assert_array_equal(plain.states.theta, plain.unconstrained_states[2])
+    assert plain.diagnostics.num_warmup_gradients < found.diagnostics.num_warmup_gradients
+
+
+def test_a_kernel_that_is_there_keeps_its_coordinates(posterior, seed):
+    bijector = posterior.experimental_default_event_space_bijector()
+
+    def log_prob(*parts):
+        parts = [tf.identity(part) for part in parts]
+        packed = tf.nest.pack_sequence_as(posterior.dtype, parts)
+        ranks = tf.nest.pack_sequence_as(posterior.dtype, [0, 0, 1])
+        log_det = bijector.forward_log_det_jacobian(packed, event_ndims=ranks)
+        return posterior.unnormalized_log_prob(bijector.forward(packed)) + log_det
+
+    kernel = tfp.mcmc.RandomWalkMetropolis(log_prob)
+    settings = {'num_warmup_steps': 0, 'num_chains': 4, 'jit_compile': False, 'progress': False}
+    run = tfpa.sample(posterior, 5, kernel=kernel, seed=seed, **settings)
+    np.testing.assert_array_equal(run.states.theta, run.unconstrained_states[2])
+
+
+def test_a_start_in_the_space_of_the_model(posterior, seed):
+    start = {'mu': [1.0, 2.0], 'tau': [0.5, 3.0], 'theta': np.tile(np.arange(8.0), (2, 1))}
+    start = {name: np.asarray(value, 'f') for name, value in start.items()}
+    settings = {'num_warmup_steps': 0, 'jit_compile': False, 'progress': False, 'seed': seed}
+    run = tfpa.sample(
+        posterior,
+        1,
+        initial_state=start,
+        kernel=lambda log_prob: tfp.mcmc.RandomWalkMetropolis(
+            log_prob, new_state_fn=lambda parts, seed: parts
+        ),
+        **settings,
+    )
+    for name, value in start.items():
+        np.testing.assert_allclose(getattr(run.states, name)[0], value, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,271 @@
+"""Parts of joint distributions in coordinates of their own: where, which, and the same density."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.sampling.targets import information
+from tfp_adaptive.sampling.targets.distributions import from_distribution
+from tfp_adaptive.sampling.targets.information import in_own_coordinates
+from tfp_adaptive.sampling.targets.location_scale import Information
+from tfp_adaptive.sampling.targets.own_coordinates import in_use
+
+tfd = tfp.distributions
+ROOT = tfd.JointDistributionCoroutine.Root
+EFFECTS = np.array([28, 8, -3, 7, -1, 1, 18, 12], 'f')
+ERRORS = np.array([15, 10, 16, 11, 9, 11, 10, 18], 'f')
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def families():
+    mu = yield tfd.Normal(0.0, 1.0, name='mu')
+    tau = yield tfd.HalfNormal(2.0, name='tau')
+    yield tfd.Sample(tfd.Normal(mu, tau), [2, 3], name='repeated')
+    yield tfd.StudentT(5.0, mu * tf.ones(3), tau, name='heavy')
+    yield tfd.LogNormal(mu, tau, name='positive')
+    yield tfd.Sample(tfd.LogitNormal(mu, tau), 2, name='share')
+    yield tfd.Sample(tfd.MultivariateNormalDiag(tf.stack([mu, 1.0]), [1.0, 2.0]), 3, name='pairs')
+    yield tfd.Independent(tfd.Laplace(mu, tau * tf.ones(2)), 1, name='sharp')
+
+
+@tfd.JointDistributionCoroutine
+def with_root():
+    mu = yield ROOT(tfd.Normal(0.0, 1.0, name='mu'))
+    tau = yield ROOT(tfd.HalfNormal(2.0, name='tau'))
+    levels = tfd.Normal(mu[..., tf.newaxis], tau[..., tf.newaxis] * tf.ones(4))
+    yield tfd.Independent(levels, 1, name='levels')
+    yield tfd.Sample(tfd.Normal(mu, tau), 3, name='others')
+
+
+NAMED = tfd.JointDistributionNamedAutoBatched(
+    {
+        # not in the order of the names
+        'zeta': tfd.Normal(0.0, 1.0),
+        'tau': lambda zeta: tfd.LogNormal(zeta, 1.0),
+        'effects': lambda zeta, tau: tfd.Sample(tfd.Normal(zeta, tau), 4),
+    }
+)
+SEQUENTIAL = tfd.JointDistributionSequentialAutoBatched(
+    [
+        tfd.HalfNormal(1.0),
+        lambda tau: tfd.Sample(tfd.Normal(0.0, tau), 3),
+        lambda x, tau: tfd.Normal(x, 1.0),
+    ]
+).experimental_pin([None, None, np.ones(3, 'f')])
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def volatility():
+    phi = yield tfd.Uniform(-1.0, 1.0, name='phi')
+    s = yield tfd.HalfNormal(1.0, name='s')
+    yield tfd.MarkovChain(
+        tfd.Normal(0.0, s / tf.sqrt(1 - phi**2)),
+        lambda _, h: tfd.Normal(1 + phi * h, s),
+        num_steps=7,
+        name='h',
+    )
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def trend():
+    s = yield tfd.HalfNormal(tf.ones(2), name='s')
+
+    def move(_, state):
+        level, slope = tf.unstack(state, axis=-1)
+        return tfd.MultivariateNormalDiag(tf.stack([level + slope, slope], axis=-1), s)
+
+    start = tfd.MultivariateNormalDiag(tf.zeros(2), [10.0, 3.0])
+    yield tfd.MarkovChain(start, move, num_steps=6, name='path')
+
+
+MODELS = {
+    'families': (families, {2, 3, 4, 5, 6, 7}),
+    'with a root': (with_root, {2, 3}),
+    'named': (NAMED, {0, 1}),
+    'sequential': (SEQUENTIAL, {1}),
+    'volatility': (volatility, {2}),
+    'trend': (trend, {1}),
+}
+each = pytest.mark.parametrize('name', MODELS)
+
+
+def places(target):
+    return information._places(target, from_distribution(target))
+
+
+@each
+def test_parts_that_others_change(name):
+    target, expected = MODELS[name]
+    found = places(target)
+    assert {place for place in found if place is not None} == expected
+
+
+def in_coordinates(target, seed):
+    """The model with coordinates for random precisions and centres."""
+    rng = np.random.default_rng(seed)
+    shapes = from_distribution(target).event_shapes
+    informations = [
+        None
+        if place is None
+        else Information(
+            tf.constant(rng.gamma(0.5, 2.0, shapes[place]), tf.float32),
+            tf.constant(rng.normal(size=shapes[place]), tf.float32),
+        )
+        for place in places(target)
+    ]
+    return from_distribution(target, functools.partial(in_use, informations))
+
+
+@each
+def test_density_is_that_of_the_model(name, seed):
+    """The twin: the density of the model at the same place, and a Jacobian by differentiation."""
+    target, _ = MODELS[name]
+    plain, own = from_distribution(target), in_coordinates(target, seed)
+    assert own.event_shapes == plain.event_shapes
+    shapes, sizes = own.event_shapes, [int(np.prod(shape)) for shape in own.event_shapes]
+
+    def split(flat):
+        pieces = tf.split(flat, sizes, axis=-1)
+        return [tf.reshape(x, [*flat.shape[:-1], *s]) for x, s in zip(pieces, shapes, strict=True)]
+
+    def there(flat):
+        """Coordinates of the plain model."""
+        parts = plain.unconstrain(own.constrain(split(flat)))
+        return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+    flat = 0.7 * tf.random.stateless_normal([3, sum(sizes)], [seed, 0])
+    found = own.log_prob_fn(*split(flat))
+    assert found.shape == [3]
+    for chain, value in zip(flat, found, strict=True):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(chain)
+            moved = there(chain)
+        jacobian = tape.jacobian(moved, chain, experimental_use_pfor=False)
+        log_det = np.linalg.slogdet(np.asarray(jacobian, float))[1]
+        expected = plain.log_prob_fn(*split(moved)) + log_det
+        np.testing.assert_allclose(value, expected, rtol=2e-5, atol=2e-5)
+    back = own.unconstrain(own.constrain(split(flat)))
+    for part, again in zip(split(flat), back, strict=True):
+        np.testing.assert_allclose(again, part, rtol=2e-3, atol=2e-3)
+
+
+@each
+def test_xla_and_second_derivatives(name, seed):
+    target, _ = MODELS[name]
+    own = in_coordinates(target, seed)
+    parts = [tf.random.stateless_normal([2, *shape], [seed, 1]) for shape in own.event_shapes]
+
+    def curvatures(*parts):
+        with tf.GradientTape() as outer:
+            outer.watch(parts)
+            with tf.GradientTape() as inner:
+                inner.watch(parts)
+                value = own.log_prob_fn(*parts)
+            first = inner.gradient(value, parts)
+            total = sum(tf.reduce_sum(part) for part in first)
+        return outer.gradient(total, parts, unconnected_gradients='zero')
+
+    plain = tf.function(curvatures, autograph=False)(*parts)
+    compiled = tf.function(curvatures, autograph=False, jit_compile=True)(*parts)
+    for one, other in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+
+
+def test_nothing_to_do():
+    @tfd.JointDistributionCoroutineAutoBatched
+    def constants():
+        x = yield tfd.Normal(1.0, 2.0, name='x')
+        yield tfd.Gamma(1.0, tf.exp(x), name='y')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def bent():
+        s = yield tfd.HalfNormal(1.0, name='s')
+        start = tfd.Normal(0.0, s)
+        yield tfd.MarkovChain(start, lambda _, h: tfd.Normal(tf.sin(3 * h), s), 5, name='h')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def scaled():
+        s = yield tfd.HalfNormal(1.0, name='s')
+        start = tfd.Normal(0.0, s)
+        yield tfd.MarkovChain(start, lambda _, h: tfd.Normal(h, s * tf.exp(h)), 5, name='h')
+
+    for target in (constants, bent, scaled, tfd.Normal(0.0, 1.0)):
+        model = from_distribution(target)
+        assert in_own_coordinates(target, model) is model
+
+
+def informations_of(target, monkeypatch):
+    """What `in_own_coordinates` has found, of every part that it changes."""
+    kept = []
+    monkeypatch.setattr(
+        information, 'in_use', lambda found, *rest: kept.append(found) or in_use(found, *rest)
+    )
+    assert in_own_coordinates(target, from_distribution(target)).is_reparameterized
+    return [found for found in kept[-1] if found is not None]
+
+
+def test_what_eight_schools_say(monkeypatch):
+    """A normal likelihood: its precisions, to the nearest power of two, and its means."""
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def schools():
+        mu = yield tfd.Normal(0.0, 5.0, name='mu')
+        tau = yield tfd.HalfCauchy(0.0, 5.0, name='tau')
+        theta = yield tfd.Sample(tfd.Normal(mu, tau), 8, name='theta')
+        yield tfd.Normal(theta, ERRORS, name='effect')
+
+    [found] = informations_of(schools.experimental_pin(effect=EFFECTS), monkeypatch)
+    ratios = np.log2(found.precision * ERRORS**2)
+    assert np.abs(ratios).max() < 0.5 + 0.05
+    assert np.abs((found.centre - EFFECTS) / ERRORS).max() < 0.1
+
+
+def test_what_two_levels_say(monkeypatch):
+    """Of a school, its classes say as much as they know: 1 / (s^2 + e^2) each."""
+    num_classes, s, e = 4, 0.7, 0.3
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def nested():
+        tau = yield tfd.HalfNormal(5.0, name='tau')
+        school = yield tfd.Sample(tfd.Normal(0.0, tau), 3, name='school')
+        classes = yield tfd.Normal(
+            tf.repeat(school, num_classes, axis=-1), s * tf.ones(3 * num_classes), name='classes'
+        )
+        yield tfd.Normal(classes, e, name='y')
+
+    y = np.repeat([-2.0, 0.5, 3.0], num_classes).astype('f')
+    of_schools, of_classes = informations_of(nested.experimental_pin(y=y), monkeypatch)
+    expected = num_classes / (s**2 + e**2)
+    assert np.abs(np.log2(of_schools.precision / expected)).max() < 0.6
+    assert np.abs(np.log2(of_classes.precision * e**2)).max() < 0.6
+    assert np.abs(of_schools.centre - [-2.0, 0.5, 3.0]).max() < 2 * expected**-0.5
+    # from coordinates that are not centred the data seem to say 3.7 times as much
+    assert num_classes / e**2 > 3.7 * expected
+
+
+def test_what_is_found_does_not_depend_on_rounding(monkeypatch):
+    @tfd.JointDistributionCoroutineAutoBatched
+    def schools():
+        tau = yield tfd.HalfNormal(5.0, name='tau')
+        theta = yield tfd.Sample(tfd.Normal(0.0, tau), 8, name='theta')
+        yield tfd.Normal(theta, ERRORS, name='effect')
+
+    [found] = informations_of(schools.experimental_pin(effect=EFFECTS), monkeypatch)
+    moved = EFFECTS * (1 + np.float32(1e-6))
+    [again] = informations_of(schools.experimental_pin(effect=moved), monkeypatch)
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_coordinates_that_cannot_be_found(monkeypatch):
+    target = SEQUENTIAL
+    model = from_distribution(target)
+
+    def fails(*_):
+        raise ValueError('no start')
+
+    monkeypatch.setattr(information, 'dispersed', fails)
+    assert in_own_coordinates(target, model) is model

@@ -1,0 +1,143 @@
+"""States of a `tfd.MarkovChain`: their locations and scales, and coordinates that these give.
+
+The location of a state must be linear in the state before, and its scale must not depend on it, as
+in autoregressions and in models of level and trend. With what the data say (`location_scale`),
+
+    z_t = (1 - w_t) (A_t z_(t-1) + b_t) + w_t c_t + s_t (1 - w_t)^(1/2) e_t,
+
+so all states are found from e in log2(T) rounds for T of them. XLA does not compile a loop over the
+states within `tf.vectorized_map`, and without XLA a gradient of ten chains with 100 states takes 25
+ms in such a loop, where it takes 0.4 ms in rounds.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.sampling.targets.location_scale import (
+    Information,
+    Parameters,
+    given_data,
+    parameters,
+    parameters_or_none,
+)
+
+_TOLERANCE = 1e-3
+
+
+class ChainBijector(tfp.bijectors.Bijector):
+    """From coordinates of the states of a Markov chain to the states."""
+
+    def __init__(self, chain: Any, information: Information):
+        """Initializes this bijector.
+
+        Args:
+          chain: a `tfd.MarkovChain` that `is_linear`.
+          information: what the data say of the states, [num_steps, *event].
+        """
+        self._chain, self._information = chain, information
+        event_rank = information.precision.shape.rank
+        super().__init__(
+            forward_min_event_ndims=event_rank,
+            inverse_min_event_ndims=event_rank,
+            dtype=information.precision.dtype,
+            name='chain_bijector',
+        )
+
+    def _forward(self, x):
+        # given the data, a state has the location slopes z + offset after the state z
+        zero = tf.zeros_like(x)
+        offset, scale = self._given_data(zero)
+        is_vector = self.forward_min_event_ndims > 1
+        units = tf.eye(x.shape[-1], dtype=x.dtype) if is_vector else tf.ones([1], x.dtype)
+        slopes = [self._given_data(zero + unit)[0] - offset for unit in tf.unstack(units)]
+        constants = offset + scale * x
+        if is_vector:
+            return _solved(tf.stack(slopes, axis=-1), constants)
+        return _solved(slopes[0][..., tf.newaxis, tf.newaxis], constants[..., tf.newaxis])[..., 0]
+
+    def _forward_log_det_jacobian(self, x):
+        # scales are the same at all states
+        return -self._inverse_log_det_jacobian(tf.zeros_like(x))
+
+    def _inverse(self, y):
+        location, scale = self._given_data(y)
+        return (y - location) / scale
+
+    def _inverse_log_det_jacobian(self, y):
+        _, scale = self._given_data(y)
+        axes = list(range(-self.inverse_min_event_ndims, 0))
+        return -tf.reduce_sum(tf.math.log(scale), axis=axes)
+
+    def _given_data(self, states):
+        found = chain_parameters(self._chain, states, self.inverse_min_event_ndims)
+        return given_data(found, self._information)
+
+
+def chain_parameters(chain: Any, states: tf.Tensor, event_rank: int) -> Parameters:
+    """Location and scale of every state of a `tfd.MarkovChain`, given the one before.
+
+    Args:
+      chain: `is_linear`.
+      states: [*batch, num_steps, *event].
+      event_rank: of the states of all steps, at least 1.
+    """
+    states = _moved(states, -event_rank, 0)
+    first = parameters(chain.initial_state_prior)
+    others = parameters(chain.transition_fn(tf.range(states.shape[0] - 1), states[:-1]))
+
+    def together(first, others):
+        zero = tf.zeros_like(states)
+        values = tf.concat([first + zero[:1], others + zero[1:]], axis=0)
+        return _moved(values, 0, -event_rank)
+
+    return Parameters(
+        together(first.location, others.location), together(first.scale, others.scale), event_rank
+    )
+
+
+def is_linear(chain: Any, states: tf.Tensor) -> bool:
+    """Whether the coordinates of this module suit a `tfd.MarkovChain`.
+
+    Args:
+      chain: it, of one batch member.
+      states: [num_steps, *event], any.
+    """
+    prior = chain.initial_state_prior
+    if parameters_or_none(prior) is None or states.shape.rank != prior.event_shape.rank + 1:
+        return False
+    if parameters_or_none(chain.transition_fn(0, states[0])) is None:
+        return False
+    there = [chain_parameters(chain, factor * states, states.shape.rank) for factor in (0, 1, 2)]
+    first, second, third = (np.asarray(each.location, float) for each in there)
+    bends = np.abs(third - 2 * second + first).max() > _TOLERANCE * np.abs(second - first).max()
+    first, _, third = (np.asarray(each.scale, float) for each in there)
+    return not bends and np.allclose(first, third, rtol=_TOLERANCE)
+
+
+def _solved(slopes, constants):
+    """States z with z_t = slopes_t z_(t-1) + constants_t, in log2(T) rounds that double the lag.
+
+    Args:
+      slopes: [*batch, T, d, d]; the first are zero.
+      constants: [*batch, T, d].
+    """
+    axis, num_steps, lag = constants.shape.rank - 2, constants.shape[-2], 1
+    while lag < num_steps:
+        # what rolls in at the front meets a product of slopes that holds the first, which is zero
+        # (and `tf.vectorized_map` takes a negative axis for another one)
+        before = tf.roll(slopes, lag, axis), tf.roll(constants, lag, axis)
+        constants += tf.reduce_sum(slopes * before[1][..., tf.newaxis, :], axis=-1)
+        slopes = tf.reduce_sum(slopes[..., tf.newaxis] * before[0][..., tf.newaxis, :, :], axis=-2)
+        lag *= 2
+    return constants
+
+
+def _moved(x, source, destination):
+    """With one axis moved to another place."""
+    axes = list(range(x.shape.rank))
+    axis = axes.pop(source)
+    axes.insert(destination % x.shape.rank, axis)
+    return tf.transpose(x, axes)
