@@ -7,7 +7,7 @@ in autoregressions and in models of level and trend. With what the data say (`lo
 
 so all states are found from e in log2(T) rounds for T of them. XLA does not compile a loop over the
 states within `tf.vectorized_map`, and without XLA a gradient of ten chains with 100 states takes 25
-ms in such a loop, where it takes 0.4 ms in rounds.
+ms in such a loop, where it takes 0.06 ms in rounds with XLA.
 """
 
 from typing import Any
@@ -124,15 +124,18 @@ def _solved(slopes, constants):
       slopes: [*batch, T, d, d]; the first are zero.
       constants: [*batch, T, d].
     """
-    axis, num_steps, lag = constants.shape.rank - 2, constants.shape[-2], 1
+    # constants and slopes together, which XLA differentiates twice as fast as one after the other
+    maps = tf.concat([constants[..., tf.newaxis], slopes], axis=-1)
+    is_constant = tf.one_hot(0, maps.shape[-1], dtype=maps.dtype)
+    axis, num_steps, lag = maps.shape.rank - 3, constants.shape[-2], 1
     while lag < num_steps:
         # what rolls in at the front meets a product of slopes that holds the first, which is zero
         # (and `tf.vectorized_map` takes a negative axis for another one)
-        before = tf.roll(slopes, lag, axis), tf.roll(constants, lag, axis)
-        constants += tf.reduce_sum(slopes * before[1][..., tf.newaxis, :], axis=-1)
-        slopes = tf.reduce_sum(slopes[..., tf.newaxis] * before[0][..., tf.newaxis, :, :], axis=-2)
+        before = tf.roll(maps, lag, axis)[..., tf.newaxis, :, :]
+        moved = tf.reduce_sum(maps[..., 1:, tf.newaxis] * before, axis=-2)
+        maps = moved + is_constant * maps
         lag *= 2
-    return constants
+    return maps[..., 0]
 
 
 def _moved(x, source, destination):
