@@ -158,7 +158,7 @@ def sample(
     with open_store(checkpoint) as store:
         seeds = Seeds(*_split(store.seed(own_seed, is_given=seed is not None)))
         kept = kept_with(target)
-        model = make_model(target, initial_state, dtype, is_free, kept)
+        model = make_model(target, initial_state, dtype, is_free, store.coordinates(), kept)
         start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)
         finished = run_phases(setup, store, seeds, begin)

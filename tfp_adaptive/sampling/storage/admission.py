@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.sampling.targets import information
 from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 
-_POINTS, _LOG_PROBS = 'target/points', 'target/log_probs'
+_POINTS, _LOG_PROBS, _COORDINATES = 'target/points', 'target/log_probs', 'target/coordinates'
 
 
 def identity(setup: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -20,6 +21,8 @@ def identity(setup: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     start = setup.start
     arrays = put(_POINTS, start.fingerprint.points)
     arrays[_LOG_PROBS] = np.asarray(start.fingerprint.log_probs)
+    own = enumerate(information.as_arrays(start.model))
+    arrays.update({f'{_COORDINATES}/{i}': array for i, array in own})
     parts = zip(start.model.names, tf.nest.flatten(start.state), strict=True)
     facts = {
         'settings': setup.descriptions,
@@ -27,6 +30,16 @@ def identity(setup: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         'batch_shape': list(start.batch_shape),
     }
     return arrays, facts
+
+
+def coordinates(arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Those of `identity` that the coordinates of the target are made from.
+
+    Args:
+      arrays: that a checkpoint holds.
+    """
+    count = sum(name.startswith(f'{_COORDINATES}/') for name in arrays)
+    return [arrays[f'{_COORDINATES}/{i}'] for i in range(count)]
 
 
 def check(path: str, arrays: Mapping, before: Mapping, facts: Mapping, model: Any) -> None:

@@ -55,6 +55,10 @@ class Nowhere(contextlib.AbstractContextManager):
         """The seed itself."""
         return seed
 
+    def coordinates(self) -> list[np.ndarray]:
+        """None that a run has begun with."""
+        return []
+
     def admit(self, setup: Any) -> None:
         """Any run may begin."""
 
@@ -139,6 +143,13 @@ class Checkpoint(contextlib.AbstractContextManager):
             seed = tf.constant(stored, tf.int32)
         self._facts['seed'] = np.asarray(seed).tolist()
         return seed
+
+    def coordinates(self) -> list[np.ndarray]:
+        """Coordinates of the target that the run began with; empty for a new one.
+
+        Another machine would find others, as a descent makes much of rounding.
+        """
+        return [] if self._is_new else admission.coordinates(self._arrays)
 
     def admit(self, setup: Any) -> None:
         """Checks that the run is the one that began here, if one did.

@@ -1,8 +1,7 @@
 """TFP distributions and Inference Gym models as targets: they know their own parts."""
 
-import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +10,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.sampling.coordinates import part_names, template
 from tfp_adaptive.sampling.targets import bijectors
 from tfp_adaptive.sampling.targets.model import Model
+from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates
 
 tfb = tfp.bijectors
 
@@ -22,27 +22,29 @@ def is_distribution(target: Any) -> bool:
     return _is_of_tfp(target) or all(hasattr(target, name) for name in _OF_GYM_MODELS)
 
 
-def from_distribution(target: Any, coordinates: Callable[[], Any] | None = None) -> Model:
+def from_distribution(
+    target: Any, own: OwnCoordinates | None = None, seen: list | None = None
+) -> Model:
     """A `Model` of a TFP distribution or an Inference Gym model.
 
     Args:
       target: has `experimental_default_event_space_bijector`, or else the attributes
         `unnormalized_log_prob`, `default_event_space_bijector`, `event_shape` and `dtype`.
-      coordinates: without arguments -> a context in which the parts of a joint distribution have
-        coordinates of their own. Default `None`: those of its bijector.
+      own: coordinates for parts of a joint distribution. Default `None`: those of its bijector.
+      seen: list to which distributions of parts are added, as for `OwnCoordinates.bijector`.
 
     Raises:
       TypeError: if a part is not floating point.
       ValueError: if an event shape is not static or the model has a batch shape.
     """
-    return _of_distribution(target, coordinates) if _is_of_tfp(target) else _of_gym_model(target)
+    return _of_distribution(target, own, seen) if _is_of_tfp(target) else _of_gym_model(target)
 
 
 def _is_of_tfp(target):
     return hasattr(target, 'experimental_default_event_space_bijector')
 
 
-def _of_distribution(target, coordinates):
+def _of_distribution(target, own, seen):
     batch_shapes = [tf.TensorShape(shape) for shape in tf.nest.flatten(target.batch_shape)]
     if any(shape.rank != 0 for shape in batch_shapes):
         raise ValueError(
@@ -57,13 +59,25 @@ def _of_distribution(target, coordinates):
         draw = target.sample_unpinned if is_pinned else target.sample
         return tf.nest.flatten(draw(num_chains, seed=seed))
 
-    with bijectors.mended(), coordinates() if coordinates else contextlib.nullcontext():
-        bijector = target.experimental_default_event_space_bijector()
+    if own is None:
+        with bijectors.mended():
+            bijector = target.experimental_default_event_space_bijector()
+
+    def make_bijector():
+        return bijector if own is None else own.bijector(target, seen)
+
+    def log_prob(state):
+        if own is None:
+            return target.unnormalized_log_prob(state)
+        parts = target.unnormalized_log_prob_parts(state)
+        unpinned, pinned = (parts.unpinned, parts.pinned) if is_pinned else (parts, ())
+        kept = [p for i, p in enumerate(tf.nest.flatten(unpinned)) if not own.holds(i)]
+        return sum([*kept, *tf.nest.flatten(pinned)])
+
     return _with_bijector(
         target,
-        target.unnormalized_log_prob,
-        bijector,
-        coordinates=coordinates,
+        log_prob,
+        make_bijector,
         names=_graph_names(target),
         prior=prior,
         is_prior=not is_pinned,
@@ -83,14 +97,19 @@ def _of_gym_model(target):
     return _with_bijector(
         target,
         target.unnormalized_log_prob,
-        bijector,
+        lambda: bijector,
         prior=prior if hasattr(target, 'prior_distribution') else None,
     )
 
 
-def _with_bijector(target, log_prob, bijector, *, coordinates=None, names=None, **settings):
-    """A `Model` of a log-density in constrained space and the bijector into that space."""
+def _with_bijector(target, log_prob, make_bijector, *, names=None, **settings):
+    """A `Model` of a log-density in constrained space and the bijector into that space.
+
+    The bijector is made anew for every use, as one with own coordinates counts what it is asked.
+    """
     structure = target.dtype
+    with bijectors.mended():
+        bijector = make_bijector()
     dtypes, own_names = tf.nest.flatten(structure), tuple(part_names(structure))
 
     def pack(parts):
@@ -111,24 +130,20 @@ def _with_bijector(target, log_prob, bijector, *, coordinates=None, names=None, 
         raise ValueError(f'every part of `target` needs a non-empty event; got {own_shapes}.')
     event_ndims = tf.nest.pack_sequence_as(structure, [len(shape) for shape in event_shapes])
 
-    @contextlib.contextmanager
-    def in_use():
-        with bijectors.mended(), coordinates() if coordinates else contextlib.nullcontext():
-            yield
-
     def log_prob_fn(*parts):
         free = pack(parts)
-        with in_use():
+        with bijectors.mended():
+            bijector = make_bijector()
             log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
             return log_prob(bijector.forward(free)) + log_det
 
     def constrain(parts):
-        with in_use():
-            return tf.nest.flatten(bijector.forward(pack(parts)))
+        with bijectors.mended():
+            return tf.nest.flatten(make_bijector().forward(pack(parts)))
 
     def unconstrain(parts):
-        with in_use():
-            return tf.nest.flatten(bijector.inverse(pack(parts)))
+        with bijectors.mended():
+            return tf.nest.flatten(make_bijector().inverse(pack(parts)))
 
     return Model(
         log_prob_fn=log_prob_fn,

@@ -1,4 +1,4 @@
-"""Which parts of a joint distribution get coordinates of their own, and what the data say of them.
+"""What the data say of parts of a joint distribution that get coordinates of their own.
 
 The data are a Gaussian factor of precision P and centre c in each coordinate z. At a place where
 the mass is, with coordinates of scale r, the second derivative of the log-density is
@@ -7,26 +7,25 @@ coordinates the other parts have. So P and c are found in a few rounds; the firs
 """
 
 import dataclasses
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import log_density, packing, random
+from tfp_adaptive.internal import packing, random
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.coordinates import part_names
+from tfp_adaptive.sampling.targets.arriving import arrive
 from tfp_adaptive.sampling.targets.density import Density
+from tfp_adaptive.sampling.targets.dependence import constrained, places_that_others_change
 from tfp_adaptive.sampling.targets.dispersed import dispersed
 from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.location_scale import Information
 from tfp_adaptive.sampling.targets.model import Model
-from tfp_adaptive.sampling.targets.own_coordinates import in_use, parameters, suit
-from tfp_adaptive.tuning.arrive import arrive
+from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters
 
-_SEED = (0x696E666F, 0)  # any constant: the same coordinates in every process
+_SEED = (0x696E666F, 0)  # any constant
 _NUM_CHAINS = 10
 _MAX_GRADIENTS = 250
 _NUM_ROUNDS = 3
@@ -36,9 +35,11 @@ _NEGLIGIBLE = 1e-3
 """A precision that takes a smaller share away from the variance in the model is zero."""
 _MAX_DISTANCE = 3.0
 """Of a centre from where the mass is, in the larger one of the two widths."""
+_TOLERANCE = 1e-3
+"""Of log-densities, relative, between the model and itself in own coordinates."""
 
 
-def in_own_coordinates(target: Any, model: Model) -> Model:
+def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] = ()) -> Model:
     """The model in coordinates that suit what the data say of its parts.
 
     It stays as it is if no part has a location or a scale that others change, or if the coordinates
@@ -47,66 +48,28 @@ def in_own_coordinates(target: Any, model: Model) -> Model:
     Args:
       target: a joint distribution, or any other.
       model: of it, in the coordinates of its bijector.
+      stored: `as_arrays` of coordinates that were found before; empty to find them.
     """
     try:
-        places = _places(target, model)
-        has_some = any(place is not None for place in places)
-        return _in_own_coordinates(target, model, places) if has_some else model
+        places = places_that_others_change(target, model)
+        if all(place is None for place in places):
+            return model
+        which = _Parts(target, model, places)
+        return which.stored(stored) if stored else _found(which)
     except Exception:
         return model
 
 
-def _places(target: Any, model: Model) -> list[int | None]:
-    """For every part in the order of the model, its place in a state if others change it."""
-    num_parts = len(model.event_shapes)
-    seen: list = []
-    watched = from_distribution(target, functools.partial(in_use, [None] * num_parts, seen))
-    order = _order(target)
-    if len(seen) != num_parts:
+def as_arrays(model: Model) -> list[np.ndarray]:
+    """What the own coordinates of a model can be made from again.
+
+    Args:
+      model: of `in_own_coordinates`.
+    """
+    if not model.informations:
         return []
-    found = []
-    parts = [tf.ones(model.event_shapes[place], model.dtype) for place in order]
-    for i in range(2):
-        seeds = random.split(random.fold_in(tf.constant(_SEED), tf.constant(i)), num_parts)
-        free = [
-            random.uniform(shape, seed, model.dtype)
-            for shape, seed in zip(model.event_shapes, seeds, strict=True)
-        ]
-        _constrained(watched, free)
-        # the same state of a chain in both, which its locations depend on
-        found.append(
-            [
-                parameters(distribution, part) if suit(distribution, part) else None
-                for part, distribution in zip(parts, seen[-num_parts:], strict=True)
-            ]
-        )
-    return [
-        place if _differ(one, other, model.event_shapes[place]) else None
-        for place, one, other in zip(order, *found, strict=True)
-    ]
-
-
-def _constrained(model, parts):
-    assert model.constrain is not None  # as every joint distribution has a bijector
-    return model.constrain(parts)
-
-
-def _differ(one, other, shape):
-    """Whether location or scale differ, of a part that has them."""
-    if one is None or np.broadcast_shapes(one.location.shape, shape) != shape:
-        return False
-    return not all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2], strict=True))
-
-
-def _order(target: Any) -> list[int]:
-    """For every part in the order of the model, its place in a state."""
-    structure = target.dtype
-    names = part_names(structure)
-    joint = getattr(target, 'distribution', target)
-    is_named = isinstance(structure, Mapping) or hasattr(structure, '_fields')
-    if is_named and hasattr(joint, 'resolve_graph'):
-        return [names.index(name) for name, _ in joint.resolve_graph() if name in names]
-    return list(range(len(names)))
+    leaves = tf.nest.flatten(model.informations)
+    return [*map(np.asarray, leaves), np.asarray(model.num_gradients)]
 
 
 @dataclass(frozen=True)
@@ -151,11 +114,13 @@ class _Parts:
 
     Attributes:
       target: the joint distribution.
+      plain: its `Model` without them.
       places: for every part in the order of the model, its place in a state, or `None` if it is
         none of them.
     """
 
     target: Any
+    plain: Model
     places: list[int | None]
 
     @property
@@ -164,10 +129,19 @@ class _Parts:
         return [place for place in self.places if place is not None]
 
     def model(self, informations: Sequence[Information], seen: list | None = None) -> Model:
-        """In coordinates of what the data say; `seen` is as for `in_use`."""
-        each = iter(informations)
-        of_parts = [None if place is None else next(each) for place in self.places]
-        return from_distribution(self.target, functools.partial(in_use, of_parts, seen))
+        """In coordinates of what the data say; `seen` is as for `OwnCoordinates.bijector`."""
+        found = from_distribution(self.target, OwnCoordinates(self.places, informations), seen)
+        return dataclasses.replace(found, plain=self.plain, informations=tuple(informations))
+
+    def stored(self, arrays: Sequence[np.ndarray]) -> Model:
+        """That of `as_arrays`."""
+        *leaves, count = arrays
+        pairs = [map(tf.constant, leaves[i : i + 2]) for i in range(0, len(leaves), 2)]
+        return self.finished([Information(*pair) for pair in pairs], int(count))
+
+    def finished(self, informations: Sequence[Information], num_gradients: int) -> Model:
+        """With the coordinates, and what they took."""
+        return dataclasses.replace(self.model(informations), num_gradients=num_gradients)
 
     def scores(self, parts: list, informations: Sequence[Information]) -> list:
         """Derivatives of the log-density by their coordinates, [C, *event] each."""
@@ -181,7 +155,7 @@ class _Parts:
     def locations_and_scales(self, parts: list, informations: Sequence[Information]) -> list:
         """Those of the joint distribution, for a chain [*event] with these coordinates."""
         seen: list = []
-        state = _constrained(self.model(informations, seen), parts)
+        state = constrained(self.model(informations, seen), parts)
         distributions = seen[-len(self.places) :]
         return [
             parameters(distribution, state[place])[:2]
@@ -190,9 +164,9 @@ class _Parts:
         ]
 
 
-def _in_own_coordinates(target: Any, model: Model, places: list[int | None]) -> Model:
+def _found(which: _Parts) -> Model:
     """The model in coordinates of what the data say of these parts."""
-    which = _Parts(target, places)
+    model = which.plain
     zeros = [tf.zeros(model.event_shapes[place], model.dtype) for place in which.own]
     informations = [Information(zero, zero) for zero in zeros]
     parts, num_gradients = _arrived(Density(which.model(informations)))
@@ -208,15 +182,26 @@ def _in_own_coordinates(target: Any, model: Model, places: list[int | None]) -> 
         first = scores(parts, informations)
         second = _curvatures(scores, parts, informations, which.own, index=i)
         num_gradients += 1 + 2 * _NUM_PROBES
-        before, informations = (
-            informations,
-            [_information(*each) for each in zip(around, informations, first, second, strict=True)],
-        )
-        if all(np.array_equal(a, b) for a, b in zip(before, informations, strict=True)):
-            break
-    return dataclasses.replace(
-        which.model(informations), is_reparameterized=True, num_gradients=num_gradients
-    )
+        informations = [
+            _information(*each) for each in zip(around, informations, first, second, strict=True)
+        ]
+    found = which.finished(informations, num_gradients)
+    return found if _is_same(model, found, which.own, parts, around) else model
+
+
+def _is_same(model, found, own, parts, around) -> bool:
+    """Whether the density is that of the model, at most of the places where the chains are."""
+    log_det, plain = np.zeros(_NUM_CHAINS), list(parts)
+    for place, here, information in zip(own, around, found.informations, strict=True):
+        parts[place] = here.coordinates(information)
+        plain[place] = tf.constant(here.state, model.dtype)
+        _, scale = here.given_data(information)
+        log_det += np.log(scale).reshape([_NUM_CHAINS, -1]).sum(axis=-1)
+    both = Compiled(lambda one, other: (found.log_prob_fn(*one), model.log_prob_fn(*other)))
+    one, other = (np.asarray(values, float) for values in both(parts, plain))
+    other += log_det
+    is_close = np.abs(one - other) <= _TOLERANCE * (len(log_det) + np.abs(one) + np.abs(log_det))
+    return 2 * np.sum(is_close) > _NUM_CHAINS
 
 
 def _arrived(density: Density) -> tuple[list, int]:
@@ -225,8 +210,7 @@ def _arrived(density: Density) -> tuple[list, int]:
 
     def run(parts):
         layout = packing.make_layout(parts, tf.TensorShape([_NUM_CHAINS]))
-        target = log_density.packed_log_density(density.model.log_prob_fn, layout, parts)
-        found = arrive(target, packing.pack(layout, parts), seed, tf.constant(_MAX_GRADIENTS))
+        found = arrive(density.model, layout, parts, seed, tf.constant(_MAX_GRADIENTS))
         position = tf.where(found.is_funnel, found.resolved, found.position)
         count = found.num_gradients + found.num_values
         return packing.unpack(layout, position, [_NUM_CHAINS], like=parts), count
@@ -240,7 +224,7 @@ def _curvatures(scores, parts, informations, own, index) -> list[np.ndarray]:
 
     By differences of scores along random signs, in which the mixed derivatives cancel on average.
     """
-    seed = random.fold_in(tf.constant(_SEED), tf.constant(index + 2))
+    seed = random.fold_in(tf.constant(_SEED), tf.constant(index))
     total = [np.zeros(parts[place].shape) for place in own]
     for probe_seed in random.split(seed, _NUM_PROBES):
         seeds = random.split(probe_seed, len(own))
@@ -270,19 +254,12 @@ def _information(here: _Around, before: Information, score: Any, curvature: Any)
     state = np.median(here.state, axis=0)
     most = _MAX_DISTANCE * np.maximum(typical, precision**-0.5)
     centre = state + np.clip(_middle(here.state - state + slope / precision), -most, most)
-    # powers of two and multiples of such, so that another rounding gives the same coordinates
-    precision = _power_of_two(precision)
-    unit = _power_of_two(np.minimum(typical, precision**-0.5)) / 8
     return Information(
         tf.constant(np.where(is_known, precision, 0.0), before.precision.dtype),
-        tf.constant(np.where(is_known, unit * np.round(centre / unit), 0.0), before.centre.dtype),
+        tf.constant(np.where(is_known, centre, 0.0), before.centre.dtype),
     )
 
 
 def _middle(values):
     """Medians over chains; one without a finite value has zero."""
     return np.median(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), axis=0)
-
-
-def _power_of_two(values):
-    return 2 ** np.round(np.log2(values))

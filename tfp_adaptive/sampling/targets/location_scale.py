@@ -15,6 +15,7 @@ parametrization of hierarchical models. Statistical Science 22, 2007. T. S. Klep
 rescaled Hamiltonian Monte Carlo for Bayesian hierarchical models. JCGS 28, 2019.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ import tensorflow_probability as tfp
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
-_FAMILIES = (tfd.Normal, tfd.StudentT, tfd.Cauchy, tfd.Laplace, tfd.Logistic)
+_FAMILIES = (tfd.Normal, tfd.Cauchy, tfd.Laplace, tfd.Logistic)
 _TRANSFORMED = (tfd.LogNormal, tfd.LogitNormal)
 
 
@@ -46,25 +47,33 @@ class Parameters(NamedTuple):
       location: m, [*batch, *event].
       scale: s, likewise.
       event_rank: number of axes of the event.
+      standard: the distribution of (z - m) / s.
     """
 
     location: tf.Tensor
     scale: tf.Tensor
     event_rank: int
+    standard: Any
 
 
 def parameters_or_none(distribution: Any) -> Parameters | None:
     """Location and scale of every coordinate; `None` if they are not its parameters.
 
     Args:
-      distribution: a TFP distribution.
+      distribution: a TFP distribution. One of a derived class may have another support.
     """
-    if isinstance(distribution, _TRANSFORMED):
+    kind: Any = type(distribution)
+    if kind in _TRANSFORMED:
         return parameters_or_none(distribution.distribution)
-    if isinstance(distribution, tfd.MultivariateNormalDiag):
-        return _of_one_shape(distribution.loc, distribution.scale.diag_part(), event_rank=1)
-    if isinstance(distribution, _FAMILIES):
-        return _of_one_shape(distribution.loc, distribution.scale, event_rank=0)
+    if kind is tfd.MultivariateNormalDiag:
+        scale = distribution.scale.diag_part()
+        location = tf.zeros_like(scale) if distribution.loc is None else distribution.loc
+        return _of_one_shape(location, scale, 1, tfd.Normal)
+    if kind in _FAMILIES:
+        return _of_one_shape(distribution.loc, distribution.scale, 0, kind)
+    if kind is tfd.StudentT and not tf.convert_to_tensor(distribution.df).shape.rank:
+        standard = functools.partial(tfd.StudentT, distribution.df)
+        return _of_one_shape(distribution.loc, distribution.scale, 0, standard)
     if isinstance(distribution, (tfd.Independent, tfd.Sample)):
         found = parameters_or_none(distribution.distribution)
         return None if found is None else _with_axes(distribution, found)
@@ -82,9 +91,11 @@ def parameters(distribution: Any) -> Parameters:
     return found
 
 
-def _of_one_shape(location, scale, event_rank):
+def _of_one_shape(location, scale, event_rank, family):
+    location, scale = tf.convert_to_tensor(location), tf.convert_to_tensor(scale)
     zero = tf.zeros_like(location) + tf.zeros_like(scale)
-    return Parameters(location + zero, scale + zero, event_rank)
+    one = tf.ones([], scale.dtype)
+    return Parameters(location + zero, scale + zero, event_rank, family(0 * one, one))
 
 
 def _with_axes(distribution, found):
@@ -96,23 +107,11 @@ def _with_axes(distribution, found):
         return None
     if not is_sample:
         return found._replace(event_rank=found.event_rank + int(static))
-    location, scale, event_rank = found
+    location, scale, event_rank, standard = found
     for _ in range(np.size(static)):
         location = tf.expand_dims(location, -1 - event_rank)
         scale = tf.expand_dims(scale, -1 - event_rank)
-    return Parameters(location, scale, event_rank + np.size(static))
-
-
-def outer_bijector(distribution: Any) -> Any:
-    """From coordinates that have a location and a scale to those of a part.
-
-    Args:
-      distribution: of the part.
-    """
-    while isinstance(distribution, (tfd.Independent, tfd.Sample)):
-        distribution = distribution.distribution
-    is_transformed = isinstance(distribution, _TRANSFORMED)
-    return distribution.bijector if is_transformed else tfb.Identity()
+    return Parameters(location, scale, event_rank + np.size(static), standard)
 
 
 def given_data(found: Parameters, information: Information) -> tuple[tf.Tensor, tf.Tensor]:
@@ -126,3 +125,74 @@ def given_data(found: Parameters, information: Information) -> tuple[tf.Tensor, 
     weight = ratio / (1 + ratio)
     location = found.location + weight * (information.centre - found.location)
     return location, found.scale * tf.math.rsqrt(1 + ratio)
+
+
+def log_density(found: Parameters, information: Information, x: tf.Tensor) -> tf.Tensor:
+    """Of coordinates e of a part, given the other parts, without the data.
+
+    That of (z - m) / s, which is found from e: the rounding of z would hide it where s is small.
+
+    Args:
+      found: location and scale in the model.
+      information: what the data say.
+      x: e, [*batch, *event].
+
+    Returns:
+      [*batch].
+    """
+    ratio = information.precision * found.scale**2
+    distance = information.precision * found.scale * (information.centre - found.location)
+    standardized = distance / (1 + ratio) + tf.math.rsqrt(1 + ratio) * x
+    values = found.standard.log_prob(standardized) - tf.math.log1p(ratio) / 2
+    return tf.reduce_sum(values, axis=list(range(-information.precision.shape.rank, 0)))
+
+
+class PartBijector(tfp.bijectors.Bijector):
+    """From coordinates of a part to the part.
+
+    In the place of the log-determinant of its Jacobian it has the log-density of the coordinates,
+    which the density of a model is to hold instead of that of the part.
+    """
+
+    def __init__(self, found: Parameters, information: Information, outer: Any):
+        """Initializes this bijector.
+
+        Args:
+          found: location and scale in the model.
+          information: what the data say.
+          outer: the bijector onto the support of the part.
+        """
+        self._found, self._information, self._outer = found, information, outer
+        event_rank = information.precision.shape.rank
+        super().__init__(
+            forward_min_event_ndims=event_rank,
+            inverse_min_event_ndims=event_rank,
+            dtype=information.precision.dtype,
+            name='part_bijector',
+        )
+
+    def _forward(self, x):
+        location, scale = given_data(self._found, self._information)
+        return self._outer.forward(location + scale * x)
+
+    def _inverse(self, y):
+        location, scale = given_data(self._found, self._information)
+        return (self._outer.inverse(y) - location) / scale
+
+    def _forward_log_det_jacobian(self, x):
+        return log_density(self._found, self._information, x)
+
+
+def part_bijector(distribution: Any, information: Information) -> PartBijector:
+    """From coordinates of a part to the part.
+
+    Args:
+      distribution: of the part.
+      information: what the data say.
+    """
+    found, inner = parameters(distribution), distribution
+    while isinstance(inner, (tfd.Independent, tfd.Sample)):
+        inner = inner.distribution
+    is_transformed = type(inner) in _TRANSFORMED
+    outer = inner.bijector if is_transformed else tfb.Identity()
+    return PartBijector(found, information, outer)

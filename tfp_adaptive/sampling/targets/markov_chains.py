@@ -1,7 +1,8 @@
 """States of a `tfd.MarkovChain`: their locations and scales, and coordinates that these give.
 
-The location of a state must be linear in the state before, and its scale must not depend on it, as
-in autoregressions and in models of level and trend. With what the data say (`location_scale`),
+Steps must be normal, with a location that is linear in the state before and a scale that does not
+depend on it, as in autoregressions and in models of level and trend. With what the data say
+(`location_scale`),
 
     z_t = (1 - w_t) (A_t z_(t-1) + b_t) + w_t c_t + s_t (1 - w_t)^(1/2) e_t,
 
@@ -20,9 +21,12 @@ from tfp_adaptive.sampling.targets.location_scale import (
     Information,
     Parameters,
     given_data,
+    log_density,
     parameters,
     parameters_or_none,
 )
+
+tfd = tfp.distributions
 
 _TOLERANCE = 1e-3
 
@@ -58,18 +62,14 @@ class ChainBijector(tfp.bijectors.Bijector):
             return _solved(tf.stack(slopes, axis=-1), constants)
         return _solved(slopes[0][..., tf.newaxis, tf.newaxis], constants[..., tf.newaxis])[..., 0]
 
-    def _forward_log_det_jacobian(self, x):
-        # scales are the same at all states
-        return -self._inverse_log_det_jacobian(tf.zeros_like(x))
-
     def _inverse(self, y):
         location, scale = self._given_data(y)
         return (y - location) / scale
 
-    def _inverse_log_det_jacobian(self, y):
-        _, scale = self._given_data(y)
-        axes = list(range(-self.inverse_min_event_ndims, 0))
-        return -tf.reduce_sum(tf.math.log(scale), axis=axes)
+    def _forward_log_det_jacobian(self, x):
+        # the log-density of the coordinates, as that of a `PartBijector`
+        found = chain_parameters(self._chain, self.forward(x), self.forward_min_event_ndims)
+        return log_density(found, self._information, x)
 
     def _given_data(self, states):
         found = chain_parameters(self._chain, states, self.inverse_min_event_ndims)
@@ -94,27 +94,44 @@ def chain_parameters(chain: Any, states: tf.Tensor, event_rank: int) -> Paramete
         return _moved(values, 0, -event_rank)
 
     return Parameters(
-        together(first.location, others.location), together(first.scale, others.scale), event_rank
+        together(first.location, others.location),
+        together(first.scale, others.scale),
+        event_rank,
+        first.standard,
     )
 
 
-def is_linear(chain: Any, states: tf.Tensor) -> bool:
+def is_linear(chain: Any, states: list[tf.Tensor]) -> bool:
     """Whether the coordinates of this module suit a `tfd.MarkovChain`.
 
     Args:
       chain: it, of one batch member.
-      states: [num_steps, *event], any.
+      states: three with [num_steps, *event], any.
     """
     prior = chain.initial_state_prior
-    if parameters_or_none(prior) is None or states.shape.rank != prior.event_shape.rank + 1:
+    if not _is_normal(prior) or states[0].shape.rank != prior.event_shape.rank + 1:
         return False
-    if parameters_or_none(chain.transition_fn(0, states[0])) is None:
+    if states[0].shape.rank > 2 or not _is_normal(chain.transition_fn(0, states[0][0])):
         return False
-    there = [chain_parameters(chain, factor * states, states.shape.rank) for factor in (0, 1, 2)]
-    first, second, third = (np.asarray(each.location, float) for each in there)
-    bends = np.abs(third - 2 * second + first).max() > _TOLERANCE * np.abs(second - first).max()
-    first, _, third = (np.asarray(each.scale, float) for each in there)
-    return not bends and np.allclose(first, third, rtol=_TOLERANCE)
+    first, second, third = states
+    places = first, second, third, first + second - third
+    there = [chain_parameters(chain, each, first.shape.rank) for each in places]
+    locations, scales = (
+        np.array([np.asarray(getattr(each, name), float) for each in there])
+        for name in ('location', 'scale')
+    )
+    bends = np.abs(locations[0] + locations[1] - locations[2] - locations[3])
+    is_straight = np.all(bends <= _TOLERANCE * np.abs(locations).max())
+    return bool(is_straight) and np.allclose(scales, scales[0], rtol=_TOLERANCE)
+
+
+def _is_normal(distribution):
+    """Whether it is normal on the real line, with a location and a scale for every coordinate."""
+    if parameters_or_none(distribution) is None:
+        return False
+    while isinstance(distribution, (tfd.Independent, tfd.Sample)):
+        distribution = distribution.distribution
+    return type(distribution) in (tfd.Normal, tfd.MultivariateNormalDiag)
 
 
 def _solved(slopes, constants):

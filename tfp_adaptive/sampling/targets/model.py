@@ -33,8 +33,9 @@ class Model:
       prior: (num_chains, seed) -> list of parts in the model's space, or `None`.
       is_prior: whether the target is the prior itself.
       is_vectorized: whether it was written for one chain and is mapped over several.
-      is_reparameterized: whether some parts are in coordinates of their own.
-      num_gradients: of a chain, that it took to find these.
+      plain: with parts in coordinates of their own, the model without; else `None`.
+      informations: `location_scale.Information` of these parts.
+      num_gradients: of a chain, that it took to find these coordinates.
     """
 
     log_prob_fn: Callable
@@ -49,5 +50,11 @@ class Model:
     prior: Callable | None = None
     is_prior: bool = False
     is_vectorized: bool = False
-    is_reparameterized: bool = False
+    plain: 'Model | None' = None
+    informations: tuple = ()
     num_gradients: int = 0
+
+    @property
+    def is_reparameterized(self) -> bool:
+        """Whether some parts are in coordinates of their own."""
+        return self.plain is not None

@@ -11,7 +11,7 @@ from tfp_adaptive.sampling.targets.model import Model
 
 
 def make_model(
-    target: Any, initial_state: Any, dtype: Any, reparameterize: bool, kept: Kept
+    target: Any, initial_state: Any, dtype: Any, reparameterize: bool, stored: list, kept: Kept
 ) -> Model:
     """The target in the form that samplers see.
 
@@ -20,6 +20,7 @@ def make_model(
       initial_state: as `sample` was given it; the state of a log-density has its structure.
       dtype: of the state, or `None`.
       reparameterize: whether parts of a joint distribution may have coordinates of their own.
+      stored: such coordinates, of `information.as_arrays`, to go on with; empty to find them.
       kept: with the target.
 
     Raises:
@@ -36,5 +37,5 @@ def make_model(
         )
     if not reparameterize:
         return model
-    key = 'model', 'reparameterized'
-    return kept.get(key) or kept.put(key, in_own_coordinates(target, model))
+    key = 'model', tuple(each.tobytes() for each in stored)
+    return kept.get(key) or kept.put(key, in_own_coordinates(target, model, stored))

@@ -1,8 +1,7 @@
-"""Parts of joint distributions in coordinates of their own, while these are in use."""
+"""Joint distributions with parts in coordinates of their own."""
 
-import contextlib
-import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,18 +10,100 @@ import tensorflow_probability as tfp
 from tfp_adaptive.sampling.targets import location_scale, markov_chains
 from tfp_adaptive.sampling.targets.location_scale import Information, Parameters
 
-tfb, tfd = tfp.bijectors, tfp.distributions
+tfd = tfp.distributions
 
 
-def suit(distribution: Any, part: tf.Tensor) -> bool:
+class OwnCoordinates:
+    """Which parts have coordinates of their own, in the order of the model."""
+
+    def __init__(self, places: Sequence[int | None], informations: Sequence[Information]):
+        """Initializes this record.
+
+        Args:
+          places: for every part, its place in a state, or `None` without coordinates of its own.
+          informations: what the data say of those that have them, in the same order.
+        """
+        self._places = tuple(places)
+        each = iter(informations)
+        self._informations = [None if place is None else next(each) for place in places]
+
+    def holds(self, place: int) -> bool:
+        """Whether the part at a place in a state has coordinates of its own.
+
+        Args:
+          place: in a state.
+        """
+        return place in self._places
+
+    def bijector(self, target: Any, seen: list | None = None) -> Any:
+        """The bijector of a joint distribution, with these coordinates.
+
+        Its log-determinants are log-densities for these parts (`location_scale.PartBijector`).
+
+        Args:
+          target: the joint distribution.
+          seen: list to which the distributions of parts are added as they come by.
+        """
+
+        def of_part(index, distribution):
+            if seen is not None:
+                seen.append(distribution)
+            information = self._informations[index]
+            if information is None:
+                return distribution.experimental_default_event_space_bijector()
+            return part_bijector(distribution, information)
+
+        return _with_bijectors_of_parts(target, of_part)
+
+
+def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
+    """The bijector of a joint distribution, with others for its parts.
+
+    It asks for those of its parts one after the other, and again for other values of the parts. No
+    argument of TFP leads to what it asks.
+
+    Args:
+      target: the joint distribution.
+      of_part: (index, distribution) -> bijector.
+    """
+    bijector, count, num_parts = (
+        target.experimental_default_event_space_bijector(),
+        itertools.count(),
+        len(target.dtype),
+    )
+
+    def of_next(distribution):
+        return of_part(next(count) % num_parts, distribution)
+
+    inner = getattr(bijector, '_joint_bijector', bijector)
+    inner._bijector_fn = of_next
+    if inner is not bijector:
+        # one that maps over chains makes the inner one anew for pinned values
+        bijector._bijector_kwargs = {'bijector_fn': of_next}
+    return bijector
+
+
+def part_bijector(distribution: Any, information: Information) -> Any:
+    """From coordinates of a part to the part.
+
+    Args:
+      distribution: of the part.
+      information: what the data say.
+    """
+    if isinstance(distribution, tfd.MarkovChain):
+        return markov_chains.ChainBijector(distribution, information)
+    return location_scale.part_bijector(distribution, information)
+
+
+def suit(distribution: Any, states: list[tf.Tensor]) -> bool:
     """Whether a part can have coordinates of its own.
 
     Args:
       distribution: of the part.
-      part: [*event], any.
+      states: three of the part, [*event], any.
     """
     if isinstance(distribution, tfd.MarkovChain):
-        return markov_chains.is_linear(distribution, part)
+        return markov_chains.is_linear(distribution, states)
     return location_scale.parameters_or_none(distribution) is not None
 
 
@@ -36,51 +117,3 @@ def parameters(distribution: Any, part: tf.Tensor) -> Parameters:
     if isinstance(distribution, tfd.MarkovChain):
         return markov_chains.chain_parameters(distribution, part, part.shape.rank)
     return location_scale.parameters(distribution)
-
-
-@contextlib.contextmanager
-def in_use(informations: Sequence[Information | None], seen: list | None = None) -> Iterator[None]:
-    """While it lasts, bijectors of joint distributions give their parts these coordinates.
-
-    They ask the distribution of each part in turn for its bijector, and again from the first part
-    on for other values of the parts.
-
-    Args:
-      informations: for every part, in the order of the model; the default bijector for `None`.
-      seen: list to which the distributions are added. Default `None`: they are not.
-    """
-    own = tfd.Distribution.experimental_default_event_space_bijector
-    count, is_inside = 0, False
-
-    def bijector_of(distribution, *args, **kwargs):
-        nonlocal count, is_inside
-        default = functools.partial(own, distribution, *args, **kwargs)
-        # a joint distribution asks its parts, and a sample or a chain asks what it is made of
-        if is_inside or isinstance(distribution, tfd.JointDistribution):
-            return default()
-        information = informations[count % len(informations)]
-        count += 1
-        if seen is not None:
-            seen.append(distribution)
-        if information is not None:
-            return _bijector(distribution, information)
-        is_inside = True
-        try:
-            return default()
-        finally:
-            is_inside = False
-
-    tfd.Distribution.experimental_default_event_space_bijector = bijector_of
-    try:
-        yield
-    finally:
-        tfd.Distribution.experimental_default_event_space_bijector = own
-
-
-def _bijector(distribution, information):
-    if isinstance(distribution, tfd.MarkovChain):
-        return markov_chains.ChainBijector(distribution, information)
-    found = location_scale.parameters(distribution)
-    location, scale = location_scale.given_data(found, information)
-    outer = location_scale.outer_bijector(distribution)
-    return tfb.Chain([outer, tfb.Shift(location), tfb.Scale(scale)])

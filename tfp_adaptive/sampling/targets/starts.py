@@ -78,7 +78,8 @@ def find_start(
       TypeError: if a dtype is wrong.
       ValueError: if no start is found, a shape is wrong, or chains are not kept apart.
     """
-    key = ('density', repr(model.structure), model.is_reparameterized)
+    own = tuple(np.asarray(each).tobytes() for each in tf.nest.flatten(model.informations))
+    key = ('density', repr(model.structure), own)
     found = _unchanged(kept, key)
     density = Density(model) if found is None else found[0]
     num_moved = 0
