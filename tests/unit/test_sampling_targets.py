@@ -67,6 +67,17 @@ def test_joint_distribution_on_free_parts(model, jit, seed):
     np.testing.assert_allclose(fn(*parts), by_hand(*parts), rtol=1e-5)
 
 
+@pytest.mark.parametrize('is_one', [False, True])
+def test_repeated_sets_of_bounded_numbers(is_one, seed):
+    """TFP counts their Jacobian three times."""
+    gammas = tfd.Independent(tfd.Gamma([2.0, 3.0], 1.0), 1)
+    repeated = tfd.Sample(gammas, 3)
+    target = repeated if is_one else tfd.JointDistributionSequentialAutoBatched([repeated])
+    x = tf.random.stateless_normal([4, 3, 2], [seed, 0])
+    expected = repeated.log_prob(tf.nn.softplus(x)) + tf.reduce_sum(tf.math.log_sigmoid(x), [1, 2])
+    np.testing.assert_allclose(from_distribution(target).log_prob_fn(x), expected, rtol=1e-5)
+
+
 def test_joint_distribution_says_what_it_is(model):
     assert model.names == ('scale', 'weights', 'bound', 'effects')
     assert model.event_shapes == ((), (2,), (), (3,))

@@ -8,6 +8,9 @@ in raw units. The sigmoid has none anywhere.
 
 That of Wishart distributions takes the softplus of the diagonal of the Cholesky factor twice. So
 none of its entries can be below log 2, and a smaller covariance would be cut off without a word.
+
+That of `tfd.Sample` of an independent set of n positive or bounded numbers counts its Jacobian as
+often as the set is repeated.
 """
 
 import contextlib
@@ -53,11 +56,28 @@ def of_wishart(distribution: Any) -> Any:
     return factor if is_factor else tfb.Chain([tfb.CholeskyOuterProduct(), factor])
 
 
+_of_sample_in_tfp = tfd.Sample._default_event_space_bijector
+
+
+def of_sample(distribution: Any) -> Any:
+    """From the real line to the support of a sample.
+
+    Args:
+      distribution: it, of a distribution whose coordinates may be bounded one by one.
+    """
+    each = distribution.distribution
+    bijector = each.experimental_default_event_space_bijector()
+    is_by_coordinates = bijector is not None and bijector.forward_min_event_ndims == 0
+    has_axes = bool(each.event_shape.rank) and not each.batch_shape.rank
+    return bijector if is_by_coordinates and has_axes else _of_sample_in_tfp(distribution)
+
+
 _REPLACED: tuple[tuple[Any, str, Callable], ...] = (
     (softplus_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_sigmoid', sigmoid),
     (tfd.WishartLinearOperator, '_default_event_space_bijector', of_wishart),
+    (tfd.Sample, '_default_event_space_bijector', of_sample),
 )
 
 

@@ -24,6 +24,7 @@ from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.location_scale import Information
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters
+from tfp_adaptive.sampling.targets.traced import Traced
 
 _SEED = (0x696E666F, 0)  # any constant
 _NUM_CHAINS = 10
@@ -54,8 +55,11 @@ def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] =
         places = places_that_others_change(target, model)
         if all(place is None for place in places):
             return model
-        which = _Parts(target, model, places)
-        return which.stored(stored) if stored else _found(which)
+        # traced once for all descents
+        plain = dataclasses.replace(model, log_prob_fn=Traced(model.log_prob_fn))
+        which = _Parts(target, plain, places)
+        found = which.stored(stored) if stored else _found(which)
+        return model if found is plain else found
     except Exception:
         return model
 
