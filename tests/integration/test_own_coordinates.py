@@ -107,3 +107,34 @@ def test_a_start_in_the_space_of_the_model(posterior, seed):
     )
     for name, value in start.items():
         np.testing.assert_allclose(getattr(run.states, name)[0], value, rtol=1e-4, atol=1e-4)
+
+
+def test_groups_in_raw_units_from_starts_around_zero(seed):
+    """In float32: where a scale is below the rounding of the location, and far from all data."""
+    rng = np.random.default_rng(2)
+    errors = (0.3 / np.sqrt(rng.integers(1, 30, 30))).astype('f')
+    y = (2e4 + rng.normal(size=30) * np.sqrt(1 + errors**2)).astype('f')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        mu = yield tfd.Normal(0.0, 1e5, name='mu')
+        tau = yield tfd.HalfNormal(5.0, name='tau')
+        level = yield tfd.Sample(tfd.Normal(mu, tau), 30, name='level')
+        yield tfd.Normal(level, errors, name='y')
+
+    run = tfpa.sample(model.experimental_pin(y=y), 2000, seed=seed, progress=False)
+    # of mu given tau, whose weights are those of the data without mu
+    tau = np.linspace(0.4, 2.5, 2000)[:, np.newaxis]
+    precision = 1 / (tau**2 + errors.astype(float) ** 2)
+    total = precision.sum(axis=1)
+    mean = (precision * y).sum(axis=1) / total
+    log_density = (np.log(precision) - precision * (y - mean[:, np.newaxis]) ** 2).sum(axis=1)
+    weights = np.exp((log_density - np.log(total) - (tau[:, 0] / 5) ** 2) / 2)
+    weights /= weights.sum()
+    expected = np.array([np.sum(weights * mean), np.sum(weights * tau[:, 0])])
+    draws = np.stack([run.states.mu, run.states.tau], axis=-1).astype(np.float64)
+    found, standard_errors, _ = mean_and_error(draws)
+    # and what float32 cannot tell apart
+    standard_errors = np.hypot(standard_errors, [2e-3, 0])
+    assert np.abs((found - expected) / standard_errors).max() < largest_z(2)
+    assert run.diagnostics.max_rhat < 1.02

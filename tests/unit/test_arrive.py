@@ -16,6 +16,7 @@ from tfp_adaptive.sampling.compiled import XLA
 from tfp_adaptive.sampling.programs.arrival import make_arrival
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.running import arriving
+from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.tuning import arrive
 
 NUM_CHAINS = 64
@@ -201,9 +202,11 @@ def test_sample_walks_into_a_funnel(rng, seed):
     """And counts what that took: a quarter of the warm-up for the descent, and one for the walk."""
     kernel = tfpa.EntropyAdaptiveHMC(volatility, 1, 400, momentum_refreshment=0.6)
     state = starts(rng, 101, radius=10.0)
-    start = types.SimpleNamespace(state=state, batch_shape=(NUM_CHAINS,))
+    model = Model(volatility, ('q',), 0, 0)
+    start = types.SimpleNamespace(model=model, state=state, batch_shape=(NUM_CHAINS,))
     setup = types.SimpleNamespace(
         kernel=kernel,
+        start=start,
         bootstrap=kernel.bootstrap_results,
         arrival=make_arrival(kernel, start, XLA(False)),
         settings=types.SimpleNamespace(num_warmup_steps=400),
@@ -245,7 +248,10 @@ def test_a_warm_up_that_finds_a_better_mode_begins_once_more(rng, seed):
     """And not where log-densities are as far apart as those of draws, or where nobody is lost."""
     kernel = tfpa.EntropyAdaptiveHMC(spurious, 1, 400)
     here = starts(rng, SIZE, radius=1.0).numpy()
-    start = types.SimpleNamespace(state=here, batch_shape=(NUM_CHAINS,), event_size=SIZE)
+    model = Model(spurious, ('q',), 0, 0)
+    start = types.SimpleNamespace(
+        model=model, state=here, batch_shape=(NUM_CHAINS,), event_size=SIZE
+    )
     setup = types.SimpleNamespace(
         kernel=kernel,
         start=start,

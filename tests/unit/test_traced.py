@@ -14,6 +14,7 @@ from tfp_adaptive.internal import graphs
 from tfp_adaptive.sampling import cholesky
 from tfp_adaptive.sampling.compiled import XLA
 from tfp_adaptive.sampling.programs import arrival, where_xla_pays
+from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.traced import Traced
 
 STATE = tf.zeros([4, 2])
@@ -230,7 +231,8 @@ def test_sample_ends_where_xla_would_not():
 
 def test_the_arrival_is_compiled_only_where_there_is_a_loop(monkeypatch):
     within = tf.function(runge_kutta(3, in_loop=True), autograph=False)
-    start = types.SimpleNamespace(state=STATE, batch_shape=(4,))
+    model = Model(runge_kutta(3), ('q',), 0, 0)
+    start = types.SimpleNamespace(model=model, state=STATE, batch_shape=(4,))
     found, xla = [], XLA(True)
     monkeypatch.setattr(arrival, 'Compiled', lambda _, xla: found.append(xla))
     for log_prob in (runge_kutta(3, in_loop=True), lambda q: within(q), runge_kutta(3)):
