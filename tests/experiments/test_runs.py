@@ -16,7 +16,10 @@ from experiments.errors import ExperimentError
 from experiments.jobs.windowed_nuts import verdict
 from experiments.robustness import samplers as robustness
 from experiments.robustness import tables
+from experiments.targets import joint_distributions
 from experiments.targets.posteriors import POSTERIORS, references
+from tfp_adaptive.sampling.targets.dependence import places_that_others_change
+from tfp_adaptive.sampling.targets.distributions import from_distribution
 
 core_step = importlib.import_module('experiments.jobs.core_step')
 pmmh = importlib.import_module('experiments.jobs.pmmh_random_effects')
@@ -638,6 +641,31 @@ def test_limits(tmp_path):
     ]
     assert all(run['warnings'] for run in record['runs'])
     assert (folder / 'limits.png').stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_reparameterization(tmp_path):
+    _, record = _run(tmp_path, 'reparameterization', *_SHORT, 'seeds=1,2', 'only=eight schools')
+    [table] = record['tables']
+    assert [row[:2] for row in table['rows']] == [['eight schools', 'yes'], ['eight schools', 'no']]
+    own, plain = record['runs'][::2]
+    assert (own['reparameterize'], plain['reparameterize']) == (True, False)
+    # what it takes to find the coordinates
+    assert own['num_gradients'] > plain['num_gradients'] + 51
+    assert table['rows'][0][-1] == own_share(record['runs'])
+
+
+def own_share(runs):
+    """Of efficiencies, medians over seeds."""
+    values = [run['ess_per_gradient'] for run in runs]
+    return np.median(values[:2]) / np.median(values[2:])
+
+
+@pytest.mark.parametrize('label', joint_distributions.MODELS)
+def test_joint_distributions_have_parts_that_others_change(label):
+    target = joint_distributions.MODELS[label]()
+    places = places_that_others_change(target, from_distribution(target))
+    assert any(place is not None for place in places)
 
 
 @pytest.mark.slow

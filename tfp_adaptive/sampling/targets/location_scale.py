@@ -147,12 +147,31 @@ def log_density(found: Parameters, information: Information, x: tf.Tensor) -> tf
     return tf.reduce_sum(values, axis=list(range(-information.precision.shape.rank, 0)))
 
 
-class PartBijector(tfp.bijectors.Bijector):
+class CoordinatesBijector(tfp.bijectors.Bijector):
     """From coordinates of a part to the part.
 
     In the place of the log-determinant of its Jacobian it has the log-density of the coordinates,
     which the density of a model is to hold instead of that of the part.
     """
+
+    def __init__(self, information: Information):
+        """Initializes this bijector.
+
+        Args:
+          information: what the data say of the part.
+        """
+        self._information = information
+        event_rank = information.precision.shape.rank
+        super().__init__(
+            forward_min_event_ndims=event_rank,
+            inverse_min_event_ndims=event_rank,
+            dtype=information.precision.dtype,
+            name='coordinates_bijector',
+        )
+
+
+class PartBijector(CoordinatesBijector):
+    """That of a part with a location and a scale for every coordinate."""
 
     def __init__(self, found: Parameters, information: Information, outer: Any):
         """Initializes this bijector.
@@ -162,14 +181,8 @@ class PartBijector(tfp.bijectors.Bijector):
           information: what the data say.
           outer: the bijector onto the support of the part.
         """
-        self._found, self._information, self._outer = found, information, outer
-        event_rank = information.precision.shape.rank
-        super().__init__(
-            forward_min_event_ndims=event_rank,
-            inverse_min_event_ndims=event_rank,
-            dtype=information.precision.dtype,
-            name='part_bijector',
-        )
+        self._found, self._outer = found, outer
+        super().__init__(information)
 
     def _forward(self, x):
         location, scale = given_data(self._found, self._information)

@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.targets.location_scale import (
+    CoordinatesBijector,
     Information,
     Parameters,
     given_data,
@@ -31,8 +32,8 @@ tfd = tfp.distributions
 _TOLERANCE = 1e-3
 
 
-class ChainBijector(tfp.bijectors.Bijector):
-    """From coordinates of the states of a Markov chain to the states."""
+class ChainBijector(CoordinatesBijector):
+    """That of the states of a Markov chain."""
 
     def __init__(self, chain: Any, information: Information):
         """Initializes this bijector.
@@ -41,14 +42,8 @@ class ChainBijector(tfp.bijectors.Bijector):
           chain: a `tfd.MarkovChain` that `is_linear`.
           information: what the data say of the states, [num_steps, *event].
         """
-        self._chain, self._information = chain, information
-        event_rank = information.precision.shape.rank
-        super().__init__(
-            forward_min_event_ndims=event_rank,
-            inverse_min_event_ndims=event_rank,
-            dtype=information.precision.dtype,
-            name='chain_bijector',
-        )
+        self._chain = chain
+        super().__init__(information)
 
     def _forward(self, x):
         # given the data, a state has the location slopes z + offset after the state z
@@ -67,7 +62,6 @@ class ChainBijector(tfp.bijectors.Bijector):
         return (y - location) / scale
 
     def _forward_log_det_jacobian(self, x):
-        # the log-density of the coordinates, as that of a `PartBijector`
         found = chain_parameters(self._chain, self.forward(x), self.forward_min_event_ndims)
         return log_density(found, self._information, x)
 

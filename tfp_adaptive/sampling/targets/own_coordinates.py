@@ -38,7 +38,7 @@ class OwnCoordinates:
     def bijector(self, target: Any, seen: list | None = None) -> Any:
         """The bijector of a joint distribution, with these coordinates.
 
-        Its log-determinants are log-densities for these parts (`location_scale.PartBijector`).
+        Its log-determinants are log-densities for these parts (`CoordinatesBijector`).
 
         Args:
           target: the joint distribution.
