@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tests.support.schools import EFFECTS, ERRORS, schools
 from tfp_adaptive.sampling.targets import information
 from tfp_adaptive.sampling.targets.dependence import places_that_others_change
 from tfp_adaptive.sampling.targets.distributions import from_distribution
@@ -16,8 +17,6 @@ from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates
 
 tfd = tfp.distributions
 ROOT = tfd.JointDistributionCoroutine.Root
-EFFECTS = np.array([28, 8, -3, 7, -1, 1, 18, 12], 'f')
-ERRORS = np.array([15, 10, 16, 11, 9, 11, 10, 18], 'f')
 
 
 @tfd.JointDistributionCoroutineAutoBatched
@@ -243,14 +242,6 @@ def test_nothing_to_do():
 def informations_of(target):
     """What `in_own_coordinates` has found, of every part that it changes."""
     return in_own_coordinates(target, from_distribution(target)).informations
-
-
-@tfd.JointDistributionCoroutineAutoBatched
-def schools():
-    mu = yield tfd.Normal(0.0, 5.0, name='mu')
-    tau = yield tfd.HalfCauchy(0.0, 5.0, name='tau')
-    theta = yield tfd.Sample(tfd.Normal(mu, tau), 8, name='theta')
-    yield tfd.Normal(theta, ERRORS, name='effect')
 
 
 def test_what_eight_schools_say():

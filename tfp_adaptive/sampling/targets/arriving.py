@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import log_density, packing
 from tfp_adaptive.internal.chains import where
-from tfp_adaptive.sampling.targets.dependence import constrained
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.tuning import arrive as descents
 
@@ -34,7 +33,7 @@ def arrive(
 
     def changed(model, other, parts):
         """The same place in the coordinates of the other model."""
-        return other.unconstrain(constrained(model, parts))
+        return other.unconstrain(model.constrain(parts))
 
     if model.plain is None:
         return descend(model.log_prob_fn, parts)

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.coordinates import part_names
-from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters, suit
 
@@ -26,8 +25,9 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
       model: of it, in the coordinates of its bijector.
     """
     num_parts = len(model.event_shapes)
-    if not tf.nest.is_nested(target.dtype) or len(target.dtype) != num_parts:
-        return []  # a part alone, or parts that are joint distributions
+    is_joint = hasattr(target, 'unnormalized_log_prob_parts')
+    if not is_joint or len(target.dtype) != num_parts:
+        return []  # a distribution alone, or one that holds other joint distributions
     order, found = _order(target), []
     seeds = random.split(tf.constant(_SEED), 5)
 
@@ -41,13 +41,12 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
     # the same states of a chain for both, as its locations depend on them
     states = [values(seed) for seed in seeds[2:]]
     for i in range(2):
-        seen: list = []
         none = OwnCoordinates([None] * num_parts, [])
-        constrained(from_distribution(target, none, seen), values(seeds[i]))
+        distributions, _ = none.distributions(target, values(seeds[i]))
         found.append(
             [
                 _parameters_or_none(distribution, [state[place] for state in states])
-                for place, distribution in zip(order, seen[-num_parts:], strict=True)
+                for place, distribution in zip(order, distributions, strict=True)
             ]
         )
     return [
@@ -73,17 +72,6 @@ def _differ(one, other):
     if one is None or other is None:
         return False
     return not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-def constrained(model: Model, parts: list) -> list:
-    """Parts in the space of the model.
-
-    Args:
-      model: of a joint distribution.
-      parts: unconstrained, [*batch, *event].
-    """
-    assert model.constrain is not None  # as every joint distribution has a bijector
-    return model.constrain(parts)
 
 
 def _order(target: Any) -> list[int]:

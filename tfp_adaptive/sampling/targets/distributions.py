@@ -22,29 +22,26 @@ def is_distribution(target: Any) -> bool:
     return _is_of_tfp(target) or all(hasattr(target, name) for name in _OF_GYM_MODELS)
 
 
-def from_distribution(
-    target: Any, own: OwnCoordinates | None = None, seen: list | None = None
-) -> Model:
+def from_distribution(target: Any, own: OwnCoordinates | None = None) -> Model:
     """A `Model` of a TFP distribution or an Inference Gym model.
 
     Args:
       target: has `experimental_default_event_space_bijector`, or else the attributes
         `unnormalized_log_prob`, `default_event_space_bijector`, `event_shape` and `dtype`.
       own: coordinates for parts of a joint distribution. Default `None`: those of its bijector.
-      seen: list to which distributions of parts are added, as for `OwnCoordinates.bijector`.
 
     Raises:
       TypeError: if a part is not floating point.
       ValueError: if an event shape is not static or the model has a batch shape.
     """
-    return _of_distribution(target, own, seen) if _is_of_tfp(target) else _of_gym_model(target)
+    return _of_distribution(target, own) if _is_of_tfp(target) else _of_gym_model(target)
 
 
 def _is_of_tfp(target):
     return hasattr(target, 'experimental_default_event_space_bijector')
 
 
-def _of_distribution(target, own, seen):
+def _of_distribution(target, own):
     batch_shapes = [tf.TensorShape(shape) for shape in tf.nest.flatten(target.batch_shape)]
     if any(shape.rank != 0 for shape in batch_shapes):
         raise ValueError(
@@ -64,7 +61,7 @@ def _of_distribution(target, own, seen):
             bijector = target.experimental_default_event_space_bijector()
 
     def make_bijector():
-        return bijector if own is None else own.bijector(target, seen)
+        return bijector if own is None else own.bijector(target)
 
     def log_prob(state):
         if own is None:

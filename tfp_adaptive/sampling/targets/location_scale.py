@@ -91,6 +91,17 @@ def parameters(distribution: Any) -> Parameters:
     return found
 
 
+def each_of(distribution: Any) -> Any:
+    """The distribution that samples and independent sets consist of.
+
+    Args:
+      distribution: any.
+    """
+    while isinstance(distribution, (tfd.Independent, tfd.Sample)):
+        distribution = distribution.distribution
+    return distribution
+
+
 def _of_one_shape(location, scale, event_rank, family):
     location, scale = tf.convert_to_tensor(location), tf.convert_to_tensor(scale)
     zero = tf.zeros_like(location) + tf.zeros_like(scale)
@@ -114,17 +125,17 @@ def _with_axes(distribution, found):
     return Parameters(location, scale, event_rank + np.size(static), standard)
 
 
-def given_data(found: Parameters, information: Information) -> tuple[tf.Tensor, tf.Tensor]:
+def given_data(location: Any, scale: Any, information: Information) -> tuple[tf.Tensor, tf.Tensor]:
     """Location and scale of a part given the data and the other parts.
 
     Args:
-      found: location and scale in the model.
+      location: m.
+      scale: s.
       information: what the data say.
     """
-    ratio = information.precision * found.scale**2
+    ratio = information.precision * scale**2
     weight = ratio / (1 + ratio)
-    location = found.location + weight * (information.centre - found.location)
-    return location, found.scale * tf.math.rsqrt(1 + ratio)
+    return location + weight * (information.centre - location), scale * tf.math.rsqrt(1 + ratio)
 
 
 def log_density(found: Parameters, information: Information, x: tf.Tensor) -> tf.Tensor:
@@ -185,11 +196,11 @@ class PartBijector(CoordinatesBijector):
         super().__init__(information)
 
     def _forward(self, x):
-        location, scale = given_data(self._found, self._information)
+        location, scale = given_data(*self._found[:2], self._information)
         return self._outer.forward(location + scale * x)
 
     def _inverse(self, y):
-        location, scale = given_data(self._found, self._information)
+        location, scale = given_data(*self._found[:2], self._information)
         return (self._outer.inverse(y) - location) / scale
 
     def _forward_log_det_jacobian(self, x):
@@ -203,9 +214,7 @@ def part_bijector(distribution: Any, information: Information) -> PartBijector:
       distribution: of the part.
       information: what the data say.
     """
-    found, inner = parameters(distribution), distribution
-    while isinstance(inner, (tfd.Independent, tfd.Sample)):
-        inner = inner.distribution
+    found, inner = parameters(distribution), each_of(distribution)
     is_transformed = type(inner) in _TRANSFORMED
     outer = inner.bijector if is_transformed else tfb.Identity()
     return PartBijector(found, information, outer)

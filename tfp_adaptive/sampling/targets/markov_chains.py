@@ -21,6 +21,7 @@ from tfp_adaptive.sampling.targets.location_scale import (
     CoordinatesBijector,
     Information,
     Parameters,
+    each_of,
     given_data,
     log_density,
     parameters,
@@ -67,7 +68,7 @@ class ChainBijector(CoordinatesBijector):
 
     def _given_data(self, states):
         found = chain_parameters(self._chain, states, self.inverse_min_event_ndims)
-        return given_data(found, self._information)
+        return given_data(found.location, found.scale, self._information)
 
 
 def chain_parameters(chain: Any, states: tf.Tensor, event_rank: int) -> Parameters:
@@ -121,11 +122,8 @@ def is_linear(chain: Any, states: list[tf.Tensor]) -> bool:
 
 def _is_normal(distribution):
     """Whether it is normal on the real line, with a location and a scale for every coordinate."""
-    if parameters_or_none(distribution) is None:
-        return False
-    while isinstance(distribution, (tfd.Independent, tfd.Sample)):
-        distribution = distribution.distribution
-    return type(distribution) in (tfd.Normal, tfd.MultivariateNormalDiag)
+    is_known = parameters_or_none(distribution) is not None
+    return is_known and type(each_of(distribution)) in (tfd.Normal, tfd.MultivariateNormalDiag)
 
 
 def _solved(slopes, constants):

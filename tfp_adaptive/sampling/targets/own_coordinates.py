@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import location_scale, markov_chains
+from tfp_adaptive.sampling.targets import bijectors, location_scale, markov_chains
 from tfp_adaptive.sampling.targets.location_scale import Information, Parameters
 
 tfd = tfp.distributions
@@ -35,25 +35,40 @@ class OwnCoordinates:
         """
         return place in self._places
 
-    def bijector(self, target: Any, seen: list | None = None) -> Any:
+    def bijector(self, target: Any) -> Any:
         """The bijector of a joint distribution, with these coordinates.
 
         Its log-determinants are log-densities for these parts (`CoordinatesBijector`).
 
         Args:
           target: the joint distribution.
-          seen: list to which the distributions of parts are added as they come by.
         """
+        return _with_bijectors_of_parts(target, self._of_part)
+
+    def distributions(self, target: Any, parts: list) -> tuple[list, list]:
+        """The distributions of all parts, and the parts themselves in the order of a state.
+
+        Args:
+          target: the joint distribution.
+          parts: in these coordinates, of one chain.
+        """
+        seen = []
 
         def of_part(index, distribution):
-            if seen is not None:
-                seen.append(distribution)
-            information = self._informations[index]
-            if information is None:
-                return distribution.experimental_default_event_space_bijector()
-            return part_bijector(distribution, information)
+            seen.append(distribution)
+            return self._of_part(index, distribution)
 
-        return _with_bijectors_of_parts(target, of_part)
+        packed = tf.nest.pack_sequence_as(target.dtype, [tf.identity(part) for part in parts])
+        with bijectors.mended():
+            state = _with_bijectors_of_parts(target, of_part).forward(packed)
+        # it may have asked before for those of a draw from the prior
+        return seen[-len(self._places) :], tf.nest.flatten(state)
+
+    def _of_part(self, index, distribution):
+        information = self._informations[index]
+        if information is None:
+            return distribution.experimental_default_event_space_bijector()
+        return part_bijector(distribution, information)
 
 
 def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
@@ -66,11 +81,8 @@ def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
       target: the joint distribution.
       of_part: (index, distribution) -> bijector.
     """
-    bijector, count, num_parts = (
-        target.experimental_default_event_space_bijector(),
-        itertools.count(),
-        len(target.dtype),
-    )
+    bijector = target.experimental_default_event_space_bijector()
+    count, num_parts = itertools.count(), len(target.dtype)
 
     def of_next(distribution):
         return of_part(next(count) % num_parts, distribution)
