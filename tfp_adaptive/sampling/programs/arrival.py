@@ -1,6 +1,5 @@
 """Before the warm-up: the chains go to the typical set, and the kernel starts at their scales."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -8,8 +7,8 @@ import tensorflow as tf
 from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs import where_xla_pays
-from tfp_adaptive.sampling.targets.arriving import arrive
 from tfp_adaptive.sampling.targets.starts import Start
+from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 from tfp_adaptive.tuning.walk import MAX_STEPS, walk
 
@@ -39,7 +38,7 @@ def make_arrival(kernel: Any, start: Start, xla: XLA) -> ArrivalPrograms:
     """
     own_xla = xla if where_xla_pays.arrives_faster(kernel, start.state) else None
     return ArrivalPrograms(
-        Compiled(_descending(kernel, start), own_xla),
+        Compiled(_descending(kernel, start.batch_shape), own_xla),
         Compiled(_walking(kernel, start.batch_shape), own_xla),
     )
 
@@ -60,13 +59,12 @@ class First(NamedTuple):
     num_gradients: tf.Tensor
 
 
-def _descending(kernel, start):
+def _descending(kernel, batch_shape):
     """(state, seed, most gradients) -> (`First`, whether to walk, from where)."""
-    model = dataclasses.replace(start.model, log_prob_fn=kernel.target_log_prob_fn)
 
     def run(state, seed, max_gradients):
-        layout, parts, make_first = _packed(kernel, start.batch_shape, state)
-        arrival = arrive(model, layout, parts, seed, max_gradients)
+        target, position, make_first = _packed(kernel, batch_shape, state)
+        arrival = arrive(target, position, seed, max_gradients)
         num_gradients = arrival.num_gradients + arrival.num_values
         is_there = ~arrival.is_funnel
         first = make_first(arrival.position, is_there, arrival.is_restarted, num_gradients)
@@ -79,8 +77,7 @@ def _walking(kernel, batch_shape):
     """(state, where to begin, seed, number of steps) -> `First`."""
 
     def run(state, position, seed, num_steps):
-        layout, parts, make_first = _packed(kernel, batch_shape, state)
-        target = log_density.packed_log_density(kernel.target_log_prob_fn, layout, parts)
+        target, _, make_first = _packed(kernel, batch_shape, state)
         num_steps = tf.minimum(num_steps, MAX_STEPS)
         walked = walk(target, position, random.fold_in(seed, 0), num_steps)
         return make_first(walked.position, tf.constant(False), walked.is_restarted, num_steps)
@@ -89,7 +86,7 @@ def _walking(kernel, batch_shape):
 
 
 def _packed(kernel, batch_shape, state):
-    """How the parts are packed, the parts, and how to come back from a packed position."""
+    """The target on packed positions, the state as one, and how to come back from there."""
     parts = packing.to_parts(state)
     names = packing.part_names(state)
     layout = packing.make_layout(parts, tf.TensorShape(batch_shape), names)
@@ -106,4 +103,4 @@ def _packed(kernel, batch_shape, state):
             num_gradients=num_gradients + NUM_GRADIENTS,
         )
 
-    return layout, parts, make_first
+    return target, packing.pack(layout, parts), make_first

@@ -23,9 +23,9 @@ def arrive(setup: Setup, begun: Position, seed: Any) -> Position:
 
     Those of gradient-adaptive kernels that use scores do. The descent takes at most a quarter as
     many gradients as the warm-up has steps, with four log-densities beside each. In a funnel the
-    walk takes as many gradients again; with parts in own coordinates there are two descents. All
-    count as gradients of the warm-up, and so do those that the coordinates took. With less than a
-    hundred steps of warm-up chains stay where they are, and so do the chains of other kernels.
+    walk takes as many gradients again. All count as gradients of the warm-up, and so do those that
+    own coordinates of parts took. With less than a hundred steps of warm-up chains stay where they
+    are, and so do the chains of other kernels.
 
     Args:
       setup: kernel and programs.

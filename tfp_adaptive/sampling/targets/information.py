@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import packing, random
+from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.sampling.compiled import Compiled
-from tfp_adaptive.sampling.targets.arriving import arrive
 from tfp_adaptive.sampling.targets.density import Density
 from tfp_adaptive.sampling.targets.dependence import places_that_others_change
 from tfp_adaptive.sampling.targets.dispersed import dispersed
@@ -24,7 +23,7 @@ from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.location_scale import Information, given_data
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters
-from tfp_adaptive.sampling.targets.traced import Traced
+from tfp_adaptive.tuning.arrive import arrive
 
 _SEED = (0x696E666F, 0)  # any constant
 _NUM_CHAINS = 10
@@ -56,11 +55,8 @@ def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] =
         places = places_that_others_change(target, model)
         if all(place is None for place in places):
             return model
-        # traced once for all descents
-        plain = dataclasses.replace(model, log_prob_fn=Traced(model.log_prob_fn))
-        which = _Parts(target, plain, places)
-        found = which.stored(stored) if stored else _found(which)
-        return model if found is plain else found
+        which = _Parts(target, model, places)
+        return which.stored(stored) if stored else _found(which)
     except Exception:
         return model
 
@@ -135,7 +131,7 @@ class _Parts:
     def model(self, informations: Sequence[Information]) -> Model:
         """In coordinates of what the data say."""
         found = from_distribution(self.target, OwnCoordinates(self.places, informations))
-        return dataclasses.replace(found, plain=self.plain, informations=tuple(informations))
+        return dataclasses.replace(found, informations=tuple(informations))
 
     def stored(self, arrays: Sequence[np.ndarray]) -> Model:
         """That of `as_arrays`."""
@@ -213,7 +209,9 @@ def _arrived(density: Density) -> tuple[list, int]:
 
     def run(parts):
         layout = packing.make_layout(parts, tf.TensorShape([_NUM_CHAINS]))
-        found = arrive(density.model, layout, parts, seed, tf.constant(_MAX_GRADIENTS))
+        target = log_density.packed_log_density(density.model.log_prob_fn, layout, parts)
+        position = packing.pack(layout, parts)
+        found = arrive(target, position, seed, tf.constant(_MAX_GRADIENTS))
         position = tf.where(found.is_funnel, found.resolved, found.position)
         count = found.num_gradients + found.num_values
         return packing.unpack(layout, position, [_NUM_CHAINS], like=parts), count

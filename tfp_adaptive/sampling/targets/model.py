@@ -33,8 +33,7 @@ class Model:
       prior: (num_chains, seed) -> list of parts in the model's space, or `None`.
       is_prior: whether the target is the prior itself.
       is_vectorized: whether it was written for one chain and is mapped over several.
-      plain: with parts in coordinates of their own, the model without; else `None`.
-      informations: `location_scale.Information` of these parts.
+      informations: `location_scale.Information` of parts in coordinates of their own.
       num_gradients: of a chain, that it took to find these coordinates.
     """
 
@@ -50,11 +49,10 @@ class Model:
     prior: Callable | None = None
     is_prior: bool = False
     is_vectorized: bool = False
-    plain: 'Model | None' = None
     informations: tuple = ()
     num_gradients: int = 0
 
     @property
     def is_reparameterized(self) -> bool:
         """Whether some parts are in coordinates of their own."""
-        return self.plain is not None
+        return bool(self.informations)
