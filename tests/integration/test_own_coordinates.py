@@ -57,7 +57,7 @@ def test_coordinates_belong_to_a_run(posterior, tmp_path, monkeypatch, seed):
     again = schools.experimental_pin(effect=EFFECTS)
     with pytest.raises(ValueError, match='begun with reparameterize True, which is False in this'):
         tfpa.sample(again, 20, checkpoint=path, reparameterize=False, **settings)
-    monkeypatch.setattr(information, '_MAX_DISTANCE', 1e-3)
+    monkeypatch.setattr(information, '_NUM_ROUNDS', 1)
     found = tfpa.sample(again, 20, checkpoint=path, **settings)
     for one, other in zip(found.states, whole.states, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -147,6 +147,21 @@ def test_parts_and_chains_of_any_shape(batch_shape, rng):
     assert tail.shape > 0.2
 
 
+def test_the_logarithm_of_a_scale_may_go_far_down(rng):
+    """Heavy tails of a coordinate of the model count; those that its bijector brings in do not."""
+    draws = -np.abs(rng.standard_t(2, size=[NUM_RESULTS, NUM_CHAINS, 2]))
+    own = np.stack([np.exp(draws[..., 0]), 2 * draws[..., 1]], axis=-1)
+
+    def score(parts):
+        return [student_score(parts[0], 2)]
+
+    assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score) is not None
+    assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score, [own[..., :1]]) is None
+    assert tails.heaviest_tail([draws], ['x'], 1, score, [own]).name == 'x[1]'
+    # a part of another shape has coordinates of its own
+    assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score, [own]) is not None
+
+
 def test_blocks_change_nothing(rng, monkeypatch):
     draws = rng.standard_t(3, size=[NUM_RESULTS, NUM_CHAINS, 7])
     score = functools.partial(student_score, degrees=3)

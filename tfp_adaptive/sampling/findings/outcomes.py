@@ -56,7 +56,8 @@ def _heaviest_tail(start, drawn, kernel):
         return None
     batch_rank, names = len(start.batch_shape), start.model.names
     try:
-        return heaviest_tail(drawn.rows.parts, names, batch_rank, start.density.scores)
+        rows = drawn.rows
+        return heaviest_tail(rows.parts, names, batch_rank, start.density.scores, rows.own)
     except tf.errors.OpError:
         # an assertion, which XLA leaves out
         return None

@@ -65,8 +65,9 @@ class SampleRun:
         `num_steps_between_results` of `sample`.
       heaviest_tail: (name, shape, standard error) of the heaviest tail of an unconstrained
         coordinate, which is like x^(-1 / shape), or an exponential if the shape is 0; `None` where
-        none is suspicious (no kurtosis above 5), or where the chains have not mixed. To tell takes
-        up to 128 gradients a chain for each of three coordinates, which are not counted.
+        none is suspicious (no kurtosis above 5, in the space of the model as well), or where the
+        chains have not mixed. To tell takes up to 128 gradients a chain for each of three
+        coordinates, which are not counted.
     """
 
     states: Any

@@ -118,15 +118,23 @@ class Tail(NamedTuple):
 
 
 def heaviest_tail(
-    parts: Sequence[Any], names: Sequence[str], batch_rank: int, score_fn: Callable
+    parts: Sequence[Any],
+    names: Sequence[str],
+    batch_rank: int,
+    score_fn: Callable,
+    own: Sequence[Any] = (),
 ) -> Tail | None:
     """The heaviest tail of the coordinates that may have heavy ones, by their kurtosis.
+
+    Where a part of the model has as many coordinates as the sampler's, that of the model must be
+    large as well: the logarithm of a scale may go far down, which moves the scale by little.
 
     Args:
       parts: draws, each [num_results, *batch, *event].
       names: one for every part.
       batch_rank: number of chain dimensions.
       score_fn: parts [*batch, *event] -> derivatives of the log-density, likewise.
+      own: the draws in the model's space, likewise; empty where they are the same.
 
     Returns:
       `None` where no coordinate may have heavy tails, or where there are too few draws to tell.
@@ -136,7 +144,12 @@ def heaviest_tail(
     if num_draws * num_chains < _MIN_DRAWS:
         return None
     with np.errstate(all='ignore'):
-        kurtosis = np.concatenate([_kurtosis(matrix) for matrix in matrices])
+        columns = [_kurtosis(matrix) for matrix in matrices]
+        for i, part in enumerate(own):
+            if np.shape(part) == np.shape(parts[i]):
+                of_model = _kurtosis(coordinates.as_matrix(part, batch_rank))
+                columns[i] = np.minimum(columns[i], of_model)
+    kurtosis = np.concatenate(columns)
     suspects = [i for i in np.argsort(-kurtosis)[:_NUM_SUSPECTS] if kurtosis[i] > _KURTOSIS]
     ends = np.cumsum([matrix.shape[-1] for matrix in matrices])
     found = []

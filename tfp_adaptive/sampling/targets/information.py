@@ -34,8 +34,6 @@ _STEP = 0.1
 _NEGLIGIBLE = 1e-5
 """A precision that takes a smaller share away from the variance in the model is zero: in a funnel
 without data, rounding makes shares of 1e-7 of it in float32 (of 1e-6 with a step of 0.01)."""
-_MAX_DISTANCE = 3.0
-"""Of a centre from where the mass is, in the larger one of the two widths."""
 _TOLERANCE = 1e-3
 """Of log-densities, relative, between the model and itself in own coordinates."""
 
@@ -252,9 +250,7 @@ def _information(here: _Around, before: Information, score: Any, curvature: Any)
     is_known = precision * typical**2 > _NEGLIGIBLE
     precision = np.where(is_known, precision, 1 / typical**2)
     slope = np.asarray(score, float) / width + (here.state - here.location) / here.scale**2
-    state = np.median(here.state, axis=0)
-    most = _MAX_DISTANCE * np.maximum(typical, precision**-0.5)
-    centre = state + np.clip(_middle(here.state - state + slope / precision), -most, most)
+    centre = _middle(here.state + slope / precision)
     return Information(
         tf.constant(np.where(is_known, precision, 0.0), before.precision.dtype),
         tf.constant(np.where(is_known, centre, 0.0), before.centre.dtype),
