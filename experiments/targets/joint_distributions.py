@@ -64,6 +64,27 @@ def levels() -> Any:
     return model.experimental_pin(y=y)
 
 
+def slopes() -> Any:
+    """Lines of 20 groups with three rows each, and correlated intercepts and slopes; simulated."""
+    rng = np.random.default_rng(157)
+    group, x = np.repeat(np.arange(20), 3), _f32(rng.normal(size=60))
+    lines = rng.multivariate_normal([2.0, 1.0], [[1.0, -0.25], [-0.25, 0.25]], size=20)
+    y = _f32(lines[group, 0] + lines[group, 1] * x + rng.normal(size=60))
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        mu = yield tfd.Sample(tfd.Normal(0.0, 5.0), 2, name='mu')
+        tau = yield tfd.Sample(tfd.HalfNormal(2.0), 2, name='tau')
+        factor = yield tfd.CholeskyLKJ(2, 2.0, name='factor')
+        s = yield tfd.HalfNormal(2.0, name='s')
+        pairs = tfd.MultivariateNormalTriL(mu, tau[:, tf.newaxis] * factor)
+        lines = yield tfd.Sample(pairs, 20, name='lines')
+        intercept, slope = tf.unstack(tf.gather(lines, group), axis=-1)
+        yield tfd.Normal(intercept + slope * x, s, name='y')
+
+    return model.experimental_pin(y=y)
+
+
 def nested() -> Any:
     """Pupils in five classes of each of 12 schools; simulated."""
     rng = np.random.default_rng(152)
@@ -178,6 +199,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     'eight schools, errors / 10': lambda: schools(0.1),
     'funnel': funnel,
     'levels': levels,
+    'slopes': slopes,
     'nested': nested,
     'rates': rates,
     'horseshoe': horseshoe,

@@ -131,3 +131,40 @@ def test_groups_in_raw_units_from_starts_around_zero(seed):
     standard_errors = np.hypot(standard_errors, [2e-3, 0])
     assert np.abs((found - expected) / standard_errors).max() < largest_z(2)
     assert run.diagnostics.max_rhat < 1.02
+
+
+def test_slopes_and_intercepts_that_vary_together(seed):
+    """Pairs of effects, centred and weakly informed, of which the scale is found by quadrature."""
+    rng = np.random.default_rng(3)
+    correlation = np.array([[1.0, -0.7], [-0.7, 1.0]])
+    errors = rng.uniform(0.5, 2.0, size=[20, 2])
+    y = rng.normal(size=[20, 2]) @ np.linalg.cholesky(correlation).T + errors * rng.normal(
+        size=[20, 2]
+    )
+    factor = np.linalg.cholesky(correlation).astype('f')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        scale = yield tfd.HalfNormal(2.0, name='scale')
+        pairs = tfd.MultivariateNormalTriL(tf.zeros(2), scale * factor)
+        effects = yield tfd.Sample(pairs, 20, name='effects')
+        yield tfd.Normal(effects, errors.astype('f'), name='y')
+
+    run = tfpa.sample(model.experimental_pin(y=y.astype('f')), 2000, seed=seed, progress=False)
+    grid = (np.arange(4000) + 0.5) / 1000
+    covariance = grid[:, None, None, None] ** 2 * correlation + errors[:, :, None] ** 2 * np.eye(2)
+    inverse = np.linalg.inv(covariance)
+    square = np.einsum('gi,ngij,gj->n', y, inverse, y)
+    log_density = -(square + np.linalg.slogdet(covariance)[1].sum(axis=1) + (grid / 2) ** 2) / 2
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    given_scale = grid[:, None, None] ** 2 * np.einsum('ij,ngjk,gk->ngi', correlation, inverse, y)
+    effects = np.einsum('n,ngi->gi', weights, given_scale)
+    expected = np.array([weights @ grid, weights @ grid**2, *np.ravel(effects)])
+    draws = np.asarray(run.states.scale, np.float64)[..., np.newaxis]
+    flat = np.reshape(np.asarray(run.states.effects, np.float64), [*draws.shape[:2], 40])
+    found, standard_errors, _ = mean_and_error(np.concatenate([draws, draws**2, flat], axis=-1))
+    assert np.abs((found - expected) / standard_errors).max() < largest_z(len(expected))
+    assert run.diagnostics.num_sampling_gradients <= 2001
+    assert run.diagnostics.min_ess > 1000
+    assert not run.warnings

@@ -90,6 +90,21 @@ def nested():
     yield tfd.Normal(a, scales['tau'], name='b')
 
 
+@tfd.JointDistributionCoroutineAutoBatched
+def vectors():
+    mu = yield tfd.Normal(tf.zeros(2), 1.0, name='mu')
+    scale = yield tfd.Sample(tfd.HalfNormal(1.0), 2, name='scale')
+    factor = yield tfd.CholeskyLKJ(2, 2.0, name='factor')
+    yield tfd.Sample(
+        tfd.MultivariateNormalTriL(mu, scale[:, tf.newaxis] * factor), [2, 3], name='slopes'
+    )
+    covariances = scale[0] * tf.constant([[[2.0, 0.5], [0.5, 1.0]], [[1.0, -0.9], [-0.9, 1.0]]])
+    unlike = tfd.MultivariateNormalFullCovariance(mu, covariances)
+    yield tfd.Independent(unlike, 1, name='unlike')
+    factor = tf.linalg.LinearOperatorLowerTriangular(scale[1] * tf.constant([[1.0, 0], [3, 0.5]]))
+    yield tfd.MultivariateNormalLinearOperator(scale=factor, name='around_zero')
+
+
 MODELS = {
     'nested': (nested, {1, 2}),
     'families': (families, {2, 3, 4, 5, 6, 7, 8}),
@@ -98,6 +113,7 @@ MODELS = {
     'sequential': (SEQUENTIAL, {1}),
     'volatility': (volatility, {2}),
     'trend': (trend, {1}),
+    'vectors': (vectors, {3, 4, 5}),
 }
 each = pytest.mark.parametrize('name', MODELS)
 
@@ -224,6 +240,17 @@ def test_nothing_to_do():
 
         return model
 
+    @tfd.JointDistributionCoroutineAutoBatched
+    def long():
+        s = yield tfd.HalfNormal(1.0, name='s')
+        yield tfd.MultivariateNormalTriL(scale_tril=s * tf.eye(9), name='x')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def full():
+        s = yield tfd.HalfNormal(1.0, name='s')
+        factor = tf.linalg.LinearOperatorFullMatrix(s * tf.eye(2))
+        yield tfd.MultivariateNormalLinearOperator(scale=factor, name='x')
+
     def matrices(s):
         return tfd.Independent(tfd.Normal(tf.zeros([2, 3]), s), 2)
 
@@ -234,7 +261,17 @@ def test_nothing_to_do():
         chain(lambda s: tfd.LogNormal(0.0, s), lambda h, s: tfd.LogNormal(tf.math.log(h), s)),
         chain(matrices, lambda h, s: tfd.Independent(tfd.Normal(h / 2, s), 2)),
     ]
-    for target in (constants, bent, scaled, nested, folded, *chains, tfd.Normal(0.0, 1.0)):
+    for target in (
+        constants,
+        bent,
+        scaled,
+        nested,
+        folded,
+        long,
+        full,
+        *chains,
+        tfd.Normal(0.0, 1.0),
+    ):
         model = from_distribution(target)
         assert in_own_coordinates(target, model) is model
 

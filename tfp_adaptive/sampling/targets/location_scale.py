@@ -26,6 +26,14 @@ tfb, tfd = tfp.bijectors, tfp.distributions
 
 _FAMILIES = (tfd.Normal, tfd.Cauchy, tfd.Laplace, tfd.Logistic)
 _TRANSFORMED = (tfd.LogNormal, tfd.LogitNormal)
+_VECTORS = (
+    tfd.MultivariateNormalTriL,
+    tfd.MultivariateNormalFullCovariance,
+    tfd.MultivariateNormalLinearOperator,
+)
+_MAX_SIZE = 8
+"""Of vectors with a full covariance. With 15 and 60 points of a Gaussian process the coordinates of
+`normal_vectors` are up to eight times worse per gradient than those of the model."""
 
 
 class Information(NamedTuple):
@@ -48,12 +56,15 @@ class Parameters(NamedTuple):
       scale: s, likewise.
       event_rank: number of axes of the event.
       standard: the distribution of (z - m) / s.
+      factor: Cholesky factor of the covariance of normal vectors, [*batch, *event, size]; its
+        diagonal is the scale. `None` for others, whose coordinates are independent.
     """
 
     location: tf.Tensor
     scale: tf.Tensor
     event_rank: int
     standard: Any
+    factor: tf.Tensor | None = None
 
 
 def parameters_or_none(distribution: Any) -> Parameters | None:
@@ -69,6 +80,13 @@ def parameters_or_none(distribution: Any) -> Parameters | None:
         scale = distribution.scale.diag_part()
         location = tf.zeros_like(scale) if distribution.loc is None else distribution.loc
         return _of_one_shape(location, scale, 1, tfd.Normal)
+    if kind in _VECTORS and isinstance(distribution.scale, tf.linalg.LinearOperatorLowerTriangular):
+        scale = distribution.scale.diag_part()
+        if (scale.shape[-1] or _MAX_SIZE + 1) > _MAX_SIZE:
+            return None
+        location = tf.zeros_like(scale) if distribution.loc is None else distribution.loc
+        found = _of_one_shape(location, scale, 1, tfd.Normal)
+        return found._replace(factor=distribution.scale.to_dense())
     if kind in _FAMILIES:
         return _of_one_shape(distribution.loc, distribution.scale, 0, kind)
     if kind is tfd.StudentT and not tf.convert_to_tensor(distribution.df).shape.rank:
@@ -118,11 +136,12 @@ def _with_axes(distribution, found):
         return None
     if not is_sample:
         return found._replace(event_rank=found.event_rank + int(static))
-    location, scale, event_rank, standard = found
     for _ in range(np.size(static)):
-        location = tf.expand_dims(location, -1 - event_rank)
-        scale = tf.expand_dims(scale, -1 - event_rank)
-    return Parameters(location, scale, event_rank + np.size(static), standard)
+        location, scale = (tf.expand_dims(each, -1 - found.event_rank) for each in found[:2])
+        found = found._replace(location=location, scale=scale)
+        if found.factor is not None:
+            found = found._replace(factor=tf.expand_dims(found.factor, -2 - found.event_rank))
+    return found._replace(event_rank=found.event_rank + np.size(static))
 
 
 def given_data(location: Any, scale: Any, information: Information) -> tuple[tf.Tensor, tf.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import bijectors, location_scale, markov_chains
+from tfp_adaptive.sampling.targets import bijectors, location_scale, markov_chains, normal_vectors
 from tfp_adaptive.sampling.targets.location_scale import Information, Parameters
 
 tfd = tfp.distributions
@@ -104,6 +104,9 @@ def part_bijector(distribution: Any, information: Information) -> Any:
     """
     if isinstance(distribution, tfd.MarkovChain):
         return markov_chains.ChainBijector(distribution, information)
+    found = location_scale.parameters(distribution)
+    if found.factor is not None:
+        return normal_vectors.VectorBijector(found, information)
     return location_scale.part_bijector(distribution, information)
 
 
@@ -124,8 +127,10 @@ def parameters(distribution: Any, part: tf.Tensor) -> Parameters:
 
     Args:
       distribution: of the part, which own coordinates `suit`.
-      part: [*event]; the states of a Markov chain have theirs from the states before.
+      part: [*event]; coordinates of vectors and states of a Markov chain have theirs from those
+        before.
     """
     if isinstance(distribution, tfd.MarkovChain):
         return markov_chains.chain_parameters(distribution, part, part.shape.rank)
-    return location_scale.parameters(distribution)
+    found = location_scale.parameters(distribution)
+    return found if found.factor is None else normal_vectors.given_those_before(found, part)
