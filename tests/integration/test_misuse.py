@@ -625,6 +625,12 @@ def test_a_misuse_does_not_begin_a_checkpoint(tmp_path):
     assert_identical(run(checkpoint=path).states, run().states)
 
 
+def test_within_a_function():
+    with pytest.raises(RuntimeError, match=r'call it outside `tf\.function`') as found:
+        tf.function(run, autograph=False)()
+    assert_one_sentence(found.value)
+
+
 def test_by_position():
     with pytest.raises(TypeError, match=r'`num_chains` by position.*`initial_state`=') as found:
         tfpa.sample(gaussian, 20, 10, None, STATE)

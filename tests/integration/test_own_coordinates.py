@@ -85,6 +85,48 @@ def test_a_kernel_that_is_there_keeps_its_coordinates(posterior, seed):
     np.testing.assert_array_equal(run.states.theta, run.unconstrained_states[2])
 
 
+def test_coordinates_follow_data_that_change(seed):
+    """The first call after a change makes what a new target gives."""
+    errors = tf.Variable(tf.constant(ERRORS))
+
+    def make():
+        @tfd.JointDistributionCoroutineAutoBatched
+        def model():
+            tau = yield tfd.HalfNormal(10.0, name='tau')
+            theta = yield tfd.Sample(tfd.Normal(0.0, tau), 8, name='theta')
+            yield tfd.Normal(theta, errors, name='effect')
+
+        return model.experimental_pin(effect=EFFECTS)
+
+    settings = {'num_warmup_steps': 0, 'num_chains': 3, 'jit_compile': False, 'progress': False}
+    settings |= {'kernel': tfpa.GradientAdaptiveMALA, 'seed': seed}
+    target = make()
+    before = tfpa.sample(target, 5, **settings)
+    errors.assign(ERRORS / 20)
+    found, expected = tfpa.sample(target, 5, **settings), tfpa.sample(make(), 5, **settings)
+    np.testing.assert_array_equal(found.states.theta, expected.states.theta)
+    assert np.abs(found.states.theta - before.states.theta).max() > 1
+
+
+def test_back_to_the_space_of_the_model(posterior, seed):
+    """As TFP's bijector does not lead there: it knows nothing of own coordinates."""
+    settings = {'num_warmup_steps': 20, 'num_chains': 4, 'seed': seed, 'progress': False}
+    settings |= {'jit_compile': False, 'kernel': tfpa.GradientAdaptiveMALA}
+    run = tfpa.sample(posterior, 20, **settings)
+    again = run.constrain(run.unconstrained_states)
+    assert type(again) is type(run.states)
+    for one, other in zip(again, run.states, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match='`unconstrained_states` must have the structure'):
+        run.constrain(run.unconstrained_states[0])
+
+
+def test_a_start_on_a_bound_is_named_where_it_is(posterior):
+    start = {'mu': 0.0, 'tau': 0.0, 'theta': np.zeros(8, 'f')}
+    with pytest.raises(ValueError, match="part 'tau' does not"):
+        tfpa.sample(posterior, 5, initial_state=start, progress=False)
+
+
 def test_a_start_in_the_space_of_the_model(posterior, seed):
     start = {'mu': [1.0, 2.0], 'tau': [0.5, 3.0], 'theta': np.tile(np.arange(8.0), (2, 1))}
     start = {name: np.asarray(value, 'f') for name, value in start.items()}

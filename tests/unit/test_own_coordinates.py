@@ -1,6 +1,7 @@
 """Parts of joint distributions in coordinates of their own: where, which, and the same density."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -36,9 +37,16 @@ def families():
 def with_root():
     mu = yield ROOT(tfd.Normal(0.0, 1.0, name='mu'))
     tau = yield ROOT(tfd.HalfNormal(2.0, name='tau'))
+    degrees = yield ROOT(tfd.Gamma(20.0, 4.0, name='degrees'))
     levels = tfd.Normal(mu[..., tf.newaxis], tau[..., tf.newaxis] * tf.ones(4))
     yield tfd.Independent(levels, 1, name='levels')
     yield tfd.Sample(tfd.Normal(mu, tau), 3, name='others')
+    yield tfd.Sample(tfd.StudentT(degrees, mu, tau), [2, 3], name='heavy')
+    many = tfd.StudentT(degrees[..., tf.newaxis] + [1.0, 2.0], mu[..., tf.newaxis], 1.0)
+    yield tfd.Sample(tfd.Independent(many, 1), 2, name='unlike')
+    factor = tau[..., tf.newaxis, tf.newaxis] * tf.constant([[1.0, 0.0], [-2.0, 1.0]])
+    pairs = tfd.MultivariateNormalTriL(mu[..., tf.newaxis] * tf.ones(2), factor)
+    yield tfd.Sample(pairs, 3, name='pairs')
 
 
 NAMED = tfd.JointDistributionNamedAutoBatched(
@@ -108,7 +116,7 @@ def vectors():
 MODELS = {
     'nested': (nested, {1, 2}),
     'families': (families, {2, 3, 4, 5, 6, 7, 8}),
-    'with a root': (with_root, {2, 3}),
+    'with a root': (with_root, {3, 4, 5, 6, 7}),
     'named': (NAMED, {0, 1}),
     'sequential': (SEQUENTIAL, {1}),
     'volatility': (volatility, {2}),
@@ -288,6 +296,29 @@ def test_what_eight_schools_say():
     assert np.abs((found.centre - EFFECTS) / ERRORS).max() < 0.1
 
 
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@pytest.mark.parametrize('family', [tfd.Normal, tfd.Laplace, tfd.Logistic, 'student'])
+def test_what_the_data_say_whatever_the_prior(family, dtype):
+    """It is the curvature without that of the prior, which is no constant but for the normal."""
+    y, errors = np.linspace(-3.0, 3.0, 6), np.geomspace(0.2, 2.0, 6)
+    prior = (
+        functools.partial(tfd.StudentT, tf.constant(5.0, dtype)) if family == 'student' else family
+    )
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        tau = yield tfd.HalfNormal(tf.constant(2.0, dtype), name='tau')
+        effects = yield tfd.Sample(prior(tf.constant(0.0, dtype), tau), 6, name='effects')
+        yield tfd.Normal(effects, tf.constant(errors, dtype), name='y')
+
+    [found] = informations_of(model.experimental_pin(y=tf.constant(y, dtype)))
+    assert found.precision.dtype == dtype
+    # a coordinate near the kink of a Laplace distribution is told by the difference across it
+    some = np.abs(y) > 2 * errors if family is tfd.Laplace else np.full(6, True)
+    np.testing.assert_allclose((found.precision * errors**2)[some], 1.0, rtol=0.1)
+    assert np.abs(((found.centre - y) / errors)[some]).max() < 0.1
+
+
 def test_what_two_levels_say():
     """Of a school, its classes say as much as they know: 1 / (s^2 + e^2) each."""
     num_classes, s, e = 4, 0.7, 0.3
@@ -317,7 +348,8 @@ def test_what_was_found_is_taken_again():
     assert information.as_arrays(model) == []
     found = in_own_coordinates(target, model)
     arrays = information.as_arrays(found)
-    again = in_own_coordinates(target, model, arrays)
+    # those of a run in another dtype are taken as well: it is what is refused, and not they
+    again = in_own_coordinates(target, model, [np.asarray(each, float) for each in arrays])
     assert again.num_gradients == found.num_gradients > 0
     parts = [tf.ones([3, *shape]) for shape in model.event_shapes]
     np.testing.assert_array_equal(found.log_prob_fn(*parts), again.log_prob_fn(*parts))

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support import runs
@@ -158,8 +159,28 @@ def test_the_logarithm_of_a_scale_may_go_far_down(rng):
     assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score) is not None
     assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score, [own[..., :1]]) is None
     assert tails.heaviest_tail([draws], ['x'], 1, score, [own]).name == 'x[1]'
-    # a part of another shape has coordinates of its own
-    assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score, [own]) is not None
+    # a part of another shape counts as a whole, without constants
+    others = np.stack([own[..., 0], np.ones_like(own[..., 0]), own[..., 1]], axis=-1)
+    light, heavy = others[..., [0, 1, 0]], others[..., [1, 2, 2]]
+    assert tails.heaviest_tail([draws], ['x'], 1, score, [light]) is None
+    assert tails.heaviest_tail([draws], ['x'], 1, score, [heavy]) is not None
+    assert tails.heaviest_tail([draws], ['x'], 1, score, [np.ones_like(others)]) is None
+
+
+def test_a_tail_that_gets_lighter_is_no_power_law(rng):
+    """A log-scale that data bound from above, and a normal prior far below: by a grid."""
+    x = np.linspace(-9.0, 4.0, 20_001)
+    y = 1.5 * np.random.default_rng(1).normal(size=10)
+    variance = 1 + np.exp(2 * x)
+    log_density = -(x**2) / 4.5 - 0.5 * np.sum(
+        y[:, np.newaxis] ** 2 / variance + np.log(variance), axis=0
+    )
+    weights = np.exp(log_density - log_density.max())
+    slope = np.gradient(log_density, x)
+    for _ in range(10):
+        draws = rng.choice(x, size=[NUM_RESULTS, NUM_CHAINS], p=weights / weights.sum())
+        tail = tail_of(draws, lambda draws: np.interp(draws, x, slope))
+        assert tail is None or tail.shape < tails._MAX_SHAPE + tails._Z * tail.error
 
 
 def test_blocks_change_nothing(rng, monkeypatch):
@@ -183,6 +204,17 @@ def draw(log_prob, num_results=1000, **settings):
 def test_sample_tells_heavy_tails():
     with pytest.warns(SamplingWarning, match='The tails of x fall off like a power law'):
         draw(heavy)
+
+
+def test_bounded_parts_have_no_heavy_tails():
+    """Though the tangents of angles, which are free coordinates of correlations, do."""
+    target = tfp.distributions.CholeskyLKJ(3, 2.0)
+    run = tfpa.sample(target, 4000, 200, seed=1, progress=False)
+    assert run.heaviest_tail is None
+    free = run.unconstrained_states
+    squares = np.square(free - free.mean(axis=(0, 1)))
+    assert np.max(np.square(squares).mean(axis=(0, 1)) / squares.mean(axis=(0, 1)) ** 2) > 5
+    assert not run.warnings
 
 
 def test_tails_of_chains_that_have_not_mixed_are_not_judged():

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import arguments, random
@@ -18,7 +19,7 @@ from tfp_adaptive.sampling.running.phases import Seeds, run_phases
 from tfp_adaptive.sampling.running.until import Until, check_until
 from tfp_adaptive.sampling.storage.checkpoint import open_store
 from tfp_adaptive.sampling.targets.models import make_model
-from tfp_adaptive.sampling.targets.starts import find_start
+from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start
 
 # one call, as every operation before the first draw is waited for
 _split = Compiled(lambda seed: random.split(seed, 4))
@@ -123,6 +124,7 @@ def sample(
 
     Raises:
       OSError: if `checkpoint` cannot be written.
+      RuntimeError: within a `tf.function`.
       TypeError: if an argument is of the wrong kind, or is no argument of `sample`.
       ValueError: if a count is out of range, if `initial_state` is missing or does not fit, if the
         density or its gradient is finite for no chain, if `target` mixes chains, if `kernel`
@@ -137,6 +139,8 @@ def sample(
       (100, 4, 3)
     """
     begin = time.perf_counter()
+    if not tf.executing_eagerly():
+        raise RuntimeError('`sample` compiles programs of its own: call it outside `tf.function`.')
     num_results = arguments.count('num_results', num_results, least=1)
     num_warmup_steps = arguments.count('num_warmup_steps', num_warmup_steps, least=0)
     num_between = num_steps_between_results
@@ -158,6 +162,7 @@ def sample(
     with open_store(checkpoint) as store:
         seeds = Seeds(*_split(store.seed(own_seed, is_given=seed is not None)))
         kept = kept_with(target)
+        clear_if_changed(kept)
         model = make_model(target, initial_state, dtype, is_free, store.coordinates(), kept)
         start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)

@@ -46,6 +46,7 @@ def make_run(setup: Setup, finished: Finished) -> SampleRun:
         is_delayed=drawn.is_delayed,
         heaviest_tail=_heaviest_tail(setup.start, drawn, frozen_kernel),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
+        constrain_parts=model.constrain,
     )
 
 

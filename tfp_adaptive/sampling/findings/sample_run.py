@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,10 @@ class SampleRun:
         [num_warmup_steps, ...]; an empty tuple where they would take more than 32 MiB.
       names: one name for every part of `states`, or `None` for those the structure gives.
       unconstrained_states: the draws as the sampler made them, before the bijectors of a model;
-        those of a log-density callable are `states` themselves.
+        those of a log-density callable are `states` themselves. `constrain` leads from others of
+        the same kind to the model's space.
+      constrain_parts: callable of unconstrained parts [n, *event] for that; `None` where these
+        spaces are the same.
       stop_reason: why sampling stopped where it did, in a sentence.
       is_converged: whether `until` was met; `None` for a run without it.
       is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
@@ -84,6 +87,7 @@ class SampleRun:
     warmup_preconditioner: Any = ()
     names: Sequence[str] | None = None
     unconstrained_states: Any = None
+    constrain_parts: Callable | None = None
     stop_reason: str = ''
     is_converged: bool | None = None
     is_delayed: bool = False
@@ -144,6 +148,45 @@ class SampleRun:
     def event_size(self) -> int:
         """D, coordinates of one chain as the sampler sees it."""
         return self.layout.event_size
+
+    def constrain(self, unconstrained_states: Any) -> Any:
+        """States in the model's space, such as of chains that go on by `frozen_kernel`.
+
+        The bijector of the target does not lead there where parts have coordinates of their own.
+
+        Args:
+          unconstrained_states: with the structure of `final_state`, parts [*batch, *event] with any
+            batch shape.
+
+        Returns:
+          The structure of `states`, parts [*batch, *event].
+
+        Raises:
+          ValueError: if the structure is another one.
+
+        Example:
+          >>> run.constrain(run.final_state).shape
+          TensorShape([4, 3])
+        """
+        try:
+            tf.nest.assert_same_structure(self.final_state, unconstrained_states, check_types=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                '`unconstrained_states` must have the structure of `final_state`, as the sampler '
+                'sees it.'
+            ) from error
+        parts = [tf.convert_to_tensor(part) for part in tf.nest.flatten(unconstrained_states)]
+        if self.constrain_parts is not None:
+            shapes = self.layout.event_shapes
+            batch_shape = parts[0].shape[: parts[0].shape.rank - len(shapes[0])]
+            flat = [
+                tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, shapes, strict=True)
+            ]
+            parts = [
+                tf.reshape(part, [*batch_shape, *part.shape[1:]])
+                for part in self.constrain_parts(flat)
+            ]
+        return tf.nest.pack_sequence_as(self.states, parts)
 
     def summary(
         self,

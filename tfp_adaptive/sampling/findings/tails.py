@@ -26,6 +26,8 @@ _NUM_SUSPECTS, _KURTOSIS = 3, 5.0
 Gaussian is 3, of a logistic distribution 4.2, of a Student-t with seven degrees of freedom 5."""
 _TAIL, _FAR_TAIL = 0.05, 0.01
 """Shares of the draws, on either side."""
+_MIN_FARTHEST = 10
+"""Draws among those that say whether a tail gets lighter farther out."""
 _MAX_SHAPE, _Z = 0.1, 2.0
 """Of a Student-t distribution with five degrees of freedom the shape seems to be 0.11."""
 _MAX_SLOPE = 0.9
@@ -126,8 +128,9 @@ def heaviest_tail(
 ) -> Tail | None:
     """The heaviest tail of the coordinates that may have heavy ones, by their kurtosis.
 
-    Where a part of the model has as many coordinates as the sampler's, that of the model must be
-    large as well: the logarithm of a scale may go far down, which moves the scale by little.
+    That of the coordinate in the model must be large as well, or of half of the coordinates of its
+    part if it has others there: the logarithm of a scale may go far down, which moves the scale by
+    little.
 
     Args:
       parts: draws, each [num_results, *batch, *event].
@@ -146,9 +149,10 @@ def heaviest_tail(
     with np.errstate(all='ignore'):
         columns = [_kurtosis(matrix) for matrix in matrices]
         for i, part in enumerate(own):
-            if np.shape(part) == np.shape(parts[i]):
-                of_model = _kurtosis(coordinates.as_matrix(part, batch_rank))
-                columns[i] = np.minimum(columns[i], of_model)
+            of_model = _kurtosis(coordinates.as_matrix(part, batch_rank))
+            if np.shape(part) != np.shape(parts[i]):
+                of_model = np.median(of_model[of_model > 0]) if np.any(of_model) else 0
+            columns[i] = np.minimum(columns[i], of_model)
     kurtosis = np.concatenate(columns)
     suspects = [i for i in np.argsort(-kurtosis)[:_NUM_SUSPECTS] if kurtosis[i] > _KURTOSIS]
     ends = np.cumsum([matrix.shape[-1] for matrix in matrices])
@@ -199,37 +203,54 @@ def _kurtosis(draws):
 
 
 def _sides(draws, num_chains, score):
-    """(shape, standard error) of both tails of draws [n]; `None` where scores do not tell."""
+    """(shape, standard error) of both tails of draws [n]; `None` where scores do not tell.
+
+    A power law only gets heavier farther out. Where a tail gets lighter, as where the data say less
+    and less and the prior takes over, it is none.
+    """
     order = np.argsort(draws)
     num_tail, num_far = (math.ceil(share * len(draws)) for share in (_TAIL, _FAR_TAIL))
     for sign, outward in ((1.0, order), (-1.0, order[::-1])):
         groups = outward[-num_tail:-num_far], outward[-num_far:]
         most = min(_MAX_SCORES, _MAX_CALLS * num_chains)
         near, far = (group[:: math.ceil(len(group) / most)] for group in groups)
-        scores = np.split(sign * score(np.concatenate([near, far])), [len(near)])
-        # a mean score is a harmonic mean of distances: their own mean would run away from it
-        places = [float(np.median(sign * draws[group])) for group in (near, far)]
-        yield _shape(places, list(map(_mean, scores, (near % num_chains, far % num_chains))))
+        chosen = np.concatenate([near, far])
+        rows = np.stack([sign * draws[chosen], sign * score(chosen), chosen % num_chains])
+        begin, farthest = len(near), len(near) + 4 * len(far) // 5
+        found = _slope(rows[:, :begin], rows[:, begin:])
+        further = _slope(rows[:, begin:farthest], rows[:, farthest:])
+        is_told = found and further and len(chosen) - farthest >= _MIN_FARTHEST
+        if is_told and _is_less(further, found):
+            found = None
+        yield found and (found[0] / (1 - found[0]), found[1] / (1 - found[0]) ** 2)
 
 
-def _mean(scores, chain):
-    """(mean, standard error), where scores of one chain may depend on one another."""
-    residuals = scores - scores.mean()
-    of_chains = np.bincount(chain, residuals)
-    return scores.mean(), math.sqrt(max(residuals @ residuals, of_chains @ of_chains)) / len(scores)
+def _is_less(one, other):
+    """Whether a slope is less than another by more than chance."""
+    return one[0] + _Z * math.hypot(one[1], other[1]) < other[0]
 
 
-def _shape(places, scores):
-    """The shape by the mean scores near and far, (mean, standard error), and its standard error.
+def _slope(near, far):
+    """Of the reciprocal g = -1 / (log p)' of the mean scores, and its standard error.
 
-    The reciprocal of the score, g = -1 / (log p)', has the slope k / (1 + k).
+    A mean score is a harmonic mean of distances: their own mean would run away from it.
+
+    Args:
+      near: of draws, [3, n]: place, score and chain.
+      far: likewise, farther out.
     """
-    distance = places[1] - places[0]
-    means, errors = np.transpose(scores)
+    distance = float(np.median(far[0]) - np.median(near[0]))
+    means, errors = np.transpose([_mean(scores, chain) for _, scores, chain in (near, far)])
     if not (np.isfinite(means).all() and (means < 0).all() and distance > 0):
         return None
     g = -1 / means
     # no density falls off with a slope of one for long
     slope = min((g[1] - g[0]) / distance, _MAX_SLOPE)
-    slope_error = math.hypot(*(g**2 * errors)) / distance
-    return float(slope / (1 - slope)), float(slope_error / (1 - slope) ** 2)
+    return float(slope), float(math.hypot(*(g**2 * errors)) / distance)
+
+
+def _mean(scores, chain):
+    """(mean, standard error), where scores of one chain may depend on one another."""
+    residuals = scores - scores.mean()
+    of_chains = np.bincount(chain.astype(int), residuals)
+    return scores.mean(), math.sqrt(max(residuals @ residuals, of_chains @ of_chains)) / len(scores)

@@ -84,12 +84,18 @@ def _to_tensors(initial_state, dtype):
 def _check_support(model, parts, free):
     """Refuses a state that the way to unconstrained space and back turns into another."""
     back = model.constrain(free) if model.constrain else parts
-    for name, part, again in zip(model.names, parts, back, strict=True):
-        if not np.allclose(part, again, rtol=_SUPPORT_TOLERANCE, atol=_SUPPORT_TOLERANCE):
-            raise ValueError(
-                f'`initial_state` must lie inside the support of `target`; part {name!r} does not: '
-                'move it there, or leave `initial_state` out.'
-            )
+    is_back = [
+        np.allclose(part, again, rtol=_SUPPORT_TOLERANCE, atol=_SUPPORT_TOLERANCE)
+        for part, again in zip(parts, back, strict=True)
+    ]
+    if not all(is_back):
+        # one on a bound takes along those with coordinates of their own
+        is_inside = [bool(np.isfinite(part).all()) for part in free]
+        name = model.names[(is_inside if not all(is_inside) else is_back).index(False)]
+        raise ValueError(
+            f'`initial_state` must lie inside the support of `target`; part {name!r} does not: '
+            'move it there, or leave `initial_state` out.'
+        )
 
 
 def _is_real(dtype):

@@ -2,8 +2,9 @@
 
 The data are a Gaussian factor of precision P and centre c in each coordinate z. At a place where
 the mass is, with coordinates of scale r, the second derivative of the log-density is
--r^2 (P + 1 / s^2), and the first one r (P (c - z) - (z - m) / s^2). Both depend on which
-coordinates the other parts have. So P and c are found in a few rounds; the first one has P = 0.
+-r^2 (P + 1 / s^2), and the first one r (P (c - z) - (z - m) / s^2), if z is normal in the model.
+Both depend on which coordinates the other parts have. So P and c are found in a few rounds; the
+first one has P = 0.
 """
 
 import dataclasses
@@ -79,20 +80,25 @@ class _Around:
       state: z.
       location: m.
       scale: s.
+      slope: derivative by z of the log-density of z in the model.
+      curvature: minus the second derivative.
     """
 
     state: np.ndarray
     location: np.ndarray
     scale: np.ndarray
+    slope: np.ndarray
+    curvature: np.ndarray
 
     @classmethod
     def of(cls, chains: list, part: tf.Tensor) -> '_Around':
-        """By m and s of each chain, and the coordinates for P = 0."""
-        location, scale = (
-            np.broadcast_to(np.stack([np.asarray(chain[i], float) for chain in chains]), part.shape)
-            for i in (0, 1)
+        """By `_Parts.priors` of each chain, and the coordinates for P = 0."""
+        location, scale, slope, curvature = (
+            np.broadcast_to(np.stack([np.asarray(each, float) for each in figures]), part.shape)
+            for figures in zip(*chains, strict=True)
         )
-        return cls(location + scale * np.asarray(part, float), location, scale)
+        state = location + scale * np.asarray(part, float)
+        return cls(state, location, scale, slope / scale, -curvature / scale**2)
 
     def given_data(self, information: Information) -> tuple[np.ndarray, np.ndarray]:
         """Location and scale."""
@@ -134,7 +140,8 @@ class _Parts:
     def stored(self, arrays: Sequence[np.ndarray]) -> Model:
         """That of `as_arrays`."""
         *leaves, count = arrays
-        pairs = [map(tf.constant, leaves[i : i + 2]) for i in range(0, len(leaves), 2)]
+        leaves = [tf.constant(each, self.plain.dtype) for each in leaves]
+        pairs = zip(leaves[::2], leaves[1::2], strict=True)
         return self.finished([Information(*pair) for pair in pairs], int(count))
 
     def finished(self, informations: Sequence[Information], num_gradients: int) -> Model:
@@ -150,15 +157,19 @@ class _Parts:
             log_probs = self.model(informations).log_prob_fn(*parts)
         return tape.gradient(log_probs, own)
 
-    def locations_and_scales(self, parts: list, informations: Sequence[Information]) -> list:
-        """Those of the joint distribution, for a chain [*event] with these coordinates."""
+    def priors(self, parts: list, informations: Sequence[Information]) -> list:
+        """What the joint distribution says, for a chain [*event] with coordinates for P = 0.
+
+        Of each part m, s, and two derivatives of the log-density of (z - m) / s by the latter.
+        """
         coordinates = OwnCoordinates(self.places, informations)
         distributions, state = coordinates.distributions(self.target, parts)
-        return [
-            parameters(distribution, state[place])[:2]
-            for place, distribution in zip(self.places, distributions, strict=True)
-            if place is not None
-        ]
+        found = []
+        for place, distribution in zip(self.places, distributions, strict=True):
+            if place is not None:
+                there = parameters(distribution, state[place])
+                found.append([there.location, there.scale, *_derivatives(there, parts[place])])
+        return found
 
 
 def _found(which: _Parts) -> Model:
@@ -167,7 +178,7 @@ def _found(which: _Parts) -> Model:
     zeros = [tf.zeros(model.event_shapes[place], model.dtype) for place in which.own]
     informations = [Information(zero, zero) for zero in zeros]
     parts, num_gradients = _arrived(Density(which.model(informations)))
-    scores, of_chain = Compiled(which.scores), Compiled(which.locations_and_scales)
+    scores, of_chain = Compiled(which.scores), Compiled(which.priors)
     chains = [of_chain([part[i] for part in parts], informations) for i in range(_NUM_CHAINS)]
     around = [
         _Around.of([chain[i] for chain in chains], parts[place])
@@ -186,6 +197,17 @@ def _found(which: _Parts) -> Model:
     return found if _is_same(model, found, which.own, parts, around) else model
 
 
+def _derivatives(there, x):
+    """First and second of the log-density of coordinates x for P = 0."""
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            log_prob = there.standard.log_prob(x)
+        first = inner.gradient(log_prob, x)
+    return first, outer.gradient(first, x, unconnected_gradients='zero')
+
+
 def _is_same(model, found, own, parts, around) -> bool:
     """Whether the density is that of the model, at most of the places where the chains are."""
     log_det, plain = np.zeros(_NUM_CHAINS), list(parts)
@@ -196,7 +218,7 @@ def _is_same(model, found, own, parts, around) -> bool:
         log_det += np.log(scale).reshape([_NUM_CHAINS, -1]).sum(axis=-1)
     both = Compiled(lambda one, other: (found.log_prob_fn(*one), model.log_prob_fn(*other)))
     one, other = (np.asarray(values, float) for values in both(parts, plain))
-    other += log_det
+    other = other + log_det
     is_close = np.abs(one - other) <= _TOLERANCE * (len(log_det) + np.abs(one) + np.abs(log_det))
     return 2 * np.sum(is_close) > _NUM_CHAINS
 
@@ -246,10 +268,10 @@ def _information(here: _Around, before: Information, score: Any, curvature: Any)
     """What the data say, by the derivatives in the coordinates of before."""
     _, width = here.given_data(before)
     typical = np.median(here.scale, axis=0)
-    precision = _middle(curvature / width**2 - 1 / here.scale**2)
+    precision = _middle(curvature / width**2 - here.curvature)
     is_known = precision * typical**2 > _NEGLIGIBLE
     precision = np.where(is_known, precision, 1 / typical**2)
-    slope = np.asarray(score, float) / width + (here.state - here.location) / here.scale**2
+    slope = np.asarray(score, float) / width - here.slope
     centre = _middle(here.state + slope / precision)
     return Information(
         tf.constant(np.where(is_known, precision, 0.0), before.precision.dtype),

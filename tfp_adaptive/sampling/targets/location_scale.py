@@ -89,9 +89,11 @@ def parameters_or_none(distribution: Any) -> Parameters | None:
         return found._replace(factor=distribution.scale.to_dense())
     if kind in _FAMILIES:
         return _of_one_shape(distribution.loc, distribution.scale, 0, kind)
-    if kind is tfd.StudentT and not tf.convert_to_tensor(distribution.df).shape.rank:
-        standard = functools.partial(tfd.StudentT, distribution.df)
-        return _of_one_shape(distribution.loc, distribution.scale, 0, standard)
+    if kind is tfd.StudentT:
+        degrees = tf.convert_to_tensor(distribution.df, distribution.dtype)
+        location = distribution.loc + tf.zeros_like(degrees)
+        standard = functools.partial(tfd.StudentT, degrees)
+        return _of_one_shape(location, distribution.scale, 0, standard)
     if isinstance(distribution, (tfd.Independent, tfd.Sample)):
         found = parameters_or_none(distribution.distribution)
         return None if found is None else _with_axes(distribution, found)
@@ -141,6 +143,9 @@ def _with_axes(distribution, found):
         found = found._replace(location=location, scale=scale)
         if found.factor is not None:
             found = found._replace(factor=tf.expand_dims(found.factor, -2 - found.event_rank))
+        if found.standard.batch_shape.rank:
+            of_event = (slice(None),) * found.event_rank
+            found = found._replace(standard=found.standard[(..., tf.newaxis, *of_event)])
     return found._replace(event_rank=found.event_rank + np.size(static))
 
 

@@ -18,6 +18,7 @@ from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.tuning import donors
 
 _DEFAULT_NUM_CHAINS = 10
+_LAST = 'density of the last call'
 _ROUNDINGS = 4
 """In which the same operations on the same numbers may differ."""
 
@@ -60,6 +61,25 @@ class Start:
         return sum(math.prod(part.shape) for part in parts) // self.num_chains
 
 
+def clear_if_changed(kept: Kept) -> None:
+    """Drops what is kept with a target that has changed since the last call.
+
+    Args:
+      kept: with the target.
+    """
+    found = kept.get(_LAST)
+    if found is None:
+        return
+    density, then = found
+    try:
+        has_changed = then.mismatch(density.model, _ROUNDINGS) is not None
+    except Exception:
+        # its data may have another shape now, which does not suit the points of then
+        has_changed = True
+    if has_changed:
+        kept.clear()
+
+
 def find_start(
     model: Model, initial_state: Any, num_chains: int | None, seed: Any, kept: Kept
 ) -> Start:
@@ -80,7 +100,7 @@ def find_start(
     """
     own = tuple(np.asarray(each).tobytes() for each in tf.nest.flatten(model.informations))
     key = ('density', repr(model.structure), own)
-    found = _unchanged(kept, key)
+    found = kept.get(key)
     density = Density(model) if found is None else found[0]
     num_moved = 0
     if initial_state is None:
@@ -106,23 +126,9 @@ def find_start(
         kept.put(checked, True)
     if found is None:
         found = kept.put(key, (density, fingerprint(model, parts)))
+    kept.put(_LAST, found)
     state = tf.nest.pack_sequence_as(model.sampler_structure, parts)
     return Start(density, state, tuple(log_probs.shape), num_moved, found[1], key)
-
-
-def _unchanged(kept, key):
-    """(density, fingerprint) of an earlier call, unless the target has changed since."""
-    found = kept.get(key)
-    if found is None:
-        return None
-    try:
-        has_changed = found[1].mismatch(found[0].model, _ROUNDINGS) is not None
-    except Exception:
-        # its data may have another shape now, which does not suit the points of then
-        has_changed = True
-    if has_changed:
-        kept.clear()
-    return None if has_changed else found
 
 
 def _evaluate_given(density, parts, num_chains):
