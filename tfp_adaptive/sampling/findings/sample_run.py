@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import arguments, packing
+from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings import convergence, export
@@ -213,41 +213,7 @@ class SampleRun:
           >>> len(summary.names)
           3
         """
-        levels = np.asarray(quantiles)
-        if (
-            levels.ndim != 1
-            or levels.dtype.kind not in 'if'
-            or not np.all((levels >= 0) & (levels <= 1))
-        ):
-            raise ValueError(f'`quantiles` must be a list of numbers in [0, 1]; got {quantiles!r}.')
-        arguments.count('max_rows', max_rows, least=1)
-        parts = [parts] if isinstance(parts, str) else parts
-        chosen = self.part_names if parts is None else list(parts)
-        unknown = [name for name in chosen if name not in self.part_names]
-        if unknown or not chosen:
-            raise ValueError(
-                f'`parts` must name parts of the state, which are {", ".join(self.part_names)}; '
-                f'got {chosen}.'
-            )
-
-        def choose(structure):
-            by_name = dict(zip(self.part_names, tf.nest.flatten(structure), strict=True))
-            return [by_name[name] for name in chosen]
-
-        diagnostics = self.diagnostics
-        return summarise(
-            choose(self.states),
-            [
-                choose(figures)
-                for figures in (diagnostics.ess, diagnostics.ess_of_squares, diagnostics.rhat)
-            ],
-            names=chosen,
-            quantiles=quantiles,
-            batch_rank=len(self.batch_shape),
-            title=self._title(),
-            notes=tuple(f'Warning: {sentence}' for sentence in self.warnings),
-            max_rows=max_rows,
-        )
+        return summarise(self, self._title(), parts, quantiles, max_rows)
 
     def _title(self) -> str:
         num_chains = math.prod(self.batch_shape)

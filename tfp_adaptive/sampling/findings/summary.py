@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.sampling import coordinates
 
 _COUNTS = ('ess', 'ess_sq')
@@ -98,40 +100,52 @@ class Summary:
 
 
 def summarise(
-    parts: Sequence[Any],
-    figures: Sequence[Sequence[Any]],
-    *,
-    names: Sequence[str],
-    quantiles: Sequence[float],
-    batch_rank: int,
-    title: str,
-    notes: tuple[str, ...] = (),
-    max_rows: int = 25,
+    run: Any, title: str, parts: Sequence[str] | None, quantiles: Sequence[float], max_rows: int
 ) -> Summary:
-    """A `Summary` of draws.
+    """A `Summary` of a run.
 
     Args:
-      parts: draws [num_results, *batch, *event].
-      figures: ESS, ESS of squares and R-hat, each a list of [*event] for the same parts.
-      names: one for every part.
-      quantiles: probabilities.
-      batch_rank: number of chain dimensions.
-      title: of the `Summary`.
-      notes: below it.
-      max_rows: most rows it prints.
+      run: a `SampleRun`.
+      title: what it was, in a line.
+      parts: names of the parts of its state to show, or `None` for all.
+      quantiles: probabilities in [0, 1].
+      max_rows: most rows to print.
+
+    Raises:
+      ValueError: for a part that does not exist, a quantile outside [0, 1], or no rows.
     """
+    arguments.count('max_rows', max_rows, least=1)
+    levels = np.asarray(quantiles)
+    is_real = levels.ndim == 1 and levels.dtype.kind in 'if'
+    if not is_real or not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f'`quantiles` must be a list of numbers in [0, 1]; got {quantiles!r}.')
+    names = [parts] if isinstance(parts, str) else run.part_names if parts is None else list(parts)
+    if not names or set(names) - set(run.part_names):
+        raise ValueError(
+            f'`parts` must name parts of the state, which are {", ".join(run.part_names)}; got '
+            f'{names}.'
+        )
+
+    def chosen(structure):
+        by_name = dict(zip(run.part_names, tf.nest.flatten(structure), strict=True))
+        return [by_name[name] for name in names]
+
+    draws, batch_rank = chosen(run.states), len(run.batch_shape)
     labels: list[str] = []
-    for name, part in zip(names, parts, strict=True):
+    for name, part in zip(names, draws, strict=True):
         labels += coordinates.labels(name, np.shape(part)[1 + batch_rank :])
-    moments = [_moments(part, batch_rank, quantiles) for part in parts]
-    mean, sd, *levels = np.concatenate(moments, axis=1)
+    moments = [_moments(part, batch_rank, quantiles) for part in draws]
+    mean, sd, *of_levels = np.concatenate(moments, axis=1)
+    diagnostics = run.diagnostics
     ess, ess_of_squares, rhat = (
-        np.concatenate([np.ravel(part) for part in figure]) for figure in figures
+        np.concatenate([np.ravel(part) for part in chosen(figure)])
+        for figure in (diagnostics.ess, diagnostics.ess_of_squares, diagnostics.rhat)
     )
     with np.errstate(divide='ignore', invalid='ignore'):
         columns = {'mean': mean, 'mcse': sd / np.sqrt(ess), 'sd': sd}
-    columns |= {f'{100 * q:g}%': level for q, level in zip(quantiles, levels, strict=True)}
+    columns |= {f'{100 * q:g}%': level for q, level in zip(quantiles, of_levels, strict=True)}
     columns |= {'ess': ess, 'ess_sq': ess_of_squares, 'rhat': rhat}
+    notes = tuple(f'Warning: {sentence}' for sentence in run.warnings)
     return Summary(tuple(labels), columns, title, notes, max_rows)
 
 

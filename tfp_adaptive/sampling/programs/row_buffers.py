@@ -6,24 +6,15 @@ which costs more than it saves, as soon as nine of them wait. So small tensors o
 buffer.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 _MAX_SHARED_SIZE = 256
 
 
-class _Slot(NamedTuple):
-    """Where a tensor lies."""
-
-    buffer: int
-    start: int
-    size: int
-    spec: tf.TensorSpec
-
-
 class RowBuffers:
-    """Where the tensors of a row lie; the buffers themselves are loop variables."""
+    """Which tensors of a row lie in which buffer; the buffers themselves are loop variables."""
 
     def __init__(self, row_specs: Any, capacity: int):
         """Initializes this layout.
@@ -33,25 +24,23 @@ class RowBuffers:
           capacity: rows.
         """
         self._row_specs, self._capacity = row_specs, capacity
-        self._dtypes: list[tf.DType] = []
-        self._sizes: list[int] = []
-        self._slots: list[_Slot] = []
-        shared: dict[tf.DType, int] = {}
-        for spec in tf.nest.flatten(row_specs):
-            size, index = spec.shape.num_elements(), len(self._sizes)
-            if size <= _MAX_SHARED_SIZE:
-                index = shared.setdefault(spec.dtype, index)
-            if index == len(self._sizes):
-                self._dtypes.append(spec.dtype)
-                self._sizes.append(0)
-            self._slots.append(_Slot(index, self._sizes[index], size, spec))
-            self._sizes[index] += size
+        self._specs = tf.nest.flatten(row_specs)
+        groups: dict[Any, list[int]] = {}
+        for i, spec in enumerate(self._specs):
+            is_shared = spec.shape.num_elements() <= _MAX_SHARED_SIZE
+            groups.setdefault((spec.dtype, None if is_shared else i), []).append(i)
+        self._groups = list(groups.values())
+        """For every buffer, which leaves of a row it holds."""
 
     def empty(self) -> list[tf.TensorArray]:
         """The buffers before the first row."""
         return [
-            tf.TensorArray(dtype, self._capacity, element_shape=[size])
-            for dtype, size in zip(self._dtypes, self._sizes, strict=True)
+            tf.TensorArray(
+                self._specs[group[0]].dtype,
+                self._capacity,
+                element_shape=[sum(self._sizes(group))],
+            )
+            for group in self._groups
         ]
 
     def write(self, buffers: list[tf.TensorArray], row: tf.Tensor, traced: Any) -> list:
@@ -62,12 +51,10 @@ class RowBuffers:
           row: its number.
           traced: what to keep of it, nest like `row_specs`.
         """
-        parts: list[list] = [[] for _ in buffers]
-        for slot, leaf in zip(self._slots, tf.nest.flatten(traced), strict=True):
-            parts[slot.buffer].append(tf.reshape(leaf, [slot.size]))
+        leaves = [tf.reshape(leaf, [-1]) for leaf in tf.nest.flatten(traced)]
         return [
-            buffer.write(row, leaves[0] if len(leaves) == 1 else tf.concat(leaves, axis=0))
-            for buffer, leaves in zip(buffers, parts, strict=True)
+            buffer.write(row, tf.concat([leaves[i] for i in group], axis=0))
+            for buffer, group in zip(buffers, self._groups, strict=True)
         ]
 
     def read(self, buffers: list[tf.TensorArray]) -> Any:
@@ -76,12 +63,12 @@ class RowBuffers:
         Args:
           buffers: full or not.
         """
-        stacked = [buffer.stack() for buffer in buffers]
-        leaves = [
-            tf.reshape(
-                stacked[slot.buffer][:, slot.start : slot.start + slot.size],
-                [self._capacity, *slot.spec.shape],
-            )
-            for slot in self._slots
-        ]
-        return tf.nest.pack_sequence_as(self._row_specs, leaves)
+        leaves = {}
+        for buffer, group in zip(buffers, self._groups, strict=True):
+            pieces = tf.split(buffer.stack(), self._sizes(group), axis=1)
+            for i, piece in zip(group, pieces, strict=True):
+                leaves[i] = tf.reshape(piece, [self._capacity, *self._specs[i].shape])
+        return tf.nest.pack_sequence_as(self._row_specs, [leaves[i] for i in range(len(leaves))])
+
+    def _sizes(self, group):
+        return [self._specs[i].shape.num_elements() for i in group]

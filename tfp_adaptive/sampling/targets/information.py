@@ -132,21 +132,18 @@ class _Parts:
         """Their places in a state."""
         return [place for place in self.places if place is not None]
 
-    def model(self, informations: Sequence[Information]) -> Model:
-        """In coordinates of what the data say."""
+    def model(self, informations: Sequence[Information], num_gradients: int = 0) -> Model:
+        """In coordinates of what the data say, which took so many gradients to find."""
         found = from_distribution(self.target, OwnCoordinates(self.places, informations))
-        return dataclasses.replace(found, informations=tuple(informations))
+        known = tuple(informations)
+        return dataclasses.replace(found, informations=known, num_gradients=num_gradients)
 
     def stored(self, arrays: Sequence[np.ndarray]) -> Model:
         """That of `as_arrays`."""
         *leaves, count = arrays
         leaves = [tf.constant(each, self.plain.dtype) for each in leaves]
         pairs = zip(leaves[::2], leaves[1::2], strict=True)
-        return self.finished([Information(*pair) for pair in pairs], int(count))
-
-    def finished(self, informations: Sequence[Information], num_gradients: int) -> Model:
-        """With the coordinates, and what they took."""
-        return dataclasses.replace(self.model(informations), num_gradients=num_gradients)
+        return self.model([Information(*pair) for pair in pairs], int(count))
 
     def scores(self, parts: list, informations: Sequence[Information]) -> list:
         """Derivatives of the log-density by their coordinates, [C, *event] each."""
@@ -193,7 +190,7 @@ def _found(which: _Parts) -> Model:
         informations = [
             _information(*each) for each in zip(around, informations, first, second, strict=True)
         ]
-    found = which.finished(informations, num_gradients)
+    found = which.model(informations, num_gradients)
     return found if _is_same(model, found, which.own, parts, around) else model
 
 

@@ -208,15 +208,16 @@ class CoordinatesBijector(tfp.bijectors.Bijector):
 class PartBijector(CoordinatesBijector):
     """That of a part with a location and a scale for every coordinate."""
 
-    def __init__(self, found: Parameters, information: Information, outer: Any):
+    def __init__(self, distribution: Any, information: Information):
         """Initializes this bijector.
 
         Args:
-          found: location and scale in the model.
+          distribution: of the part.
           information: what the data say.
-          outer: the bijector onto the support of the part.
         """
-        self._found, self._outer = found, outer
+        self._found, inner = parameters(distribution), each_of(distribution)
+        # onto the support of the part
+        self._outer = inner.bijector if type(inner) in _TRANSFORMED else tfb.Identity()
         super().__init__(information)
 
     def _forward(self, x):
@@ -229,16 +230,3 @@ class PartBijector(CoordinatesBijector):
 
     def _forward_log_det_jacobian(self, x):
         return log_density(self._found, self._information, x)
-
-
-def part_bijector(distribution: Any, information: Information) -> PartBijector:
-    """From coordinates of a part to the part.
-
-    Args:
-      distribution: of the part.
-      information: what the data say.
-    """
-    found, inner = parameters(distribution), each_of(distribution)
-    is_transformed = type(inner) in _TRANSFORMED
-    outer = inner.bijector if is_transformed else tfb.Identity()
-    return PartBijector(found, information, outer)

@@ -9,6 +9,8 @@ the data say (`location_scale`),
 so that one triangular system leads from e to u.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfp_adaptive.sampling.targets.location_scale import (
@@ -17,20 +19,21 @@ from tfp_adaptive.sampling.targets.location_scale import (
     Parameters,
     given_data,
     log_density,
+    parameters,
 )
 
 
 class VectorBijector(CoordinatesBijector):
     """That of normal vectors."""
 
-    def __init__(self, found: Parameters, information: Information):
+    def __init__(self, distribution: Any, information: Information):
         """Initializes this bijector.
 
         Args:
-          found: location, scale and factor in the model.
+          distribution: of the vectors, whose parameters have a factor.
           information: what the data say.
         """
-        self._found = found
+        self._found = parameters(distribution)
         super().__init__(information)
 
     def _forward(self, x):

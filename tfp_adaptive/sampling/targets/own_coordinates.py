@@ -68,7 +68,11 @@ class OwnCoordinates:
         information = self._informations[index]
         if information is None:
             return distribution.experimental_default_event_space_bijector()
-        return part_bijector(distribution, information)
+        if isinstance(distribution, tfd.MarkovChain):
+            return markov_chains.ChainBijector(distribution, information)
+        has_factor = location_scale.parameters(distribution).factor is not None
+        make = normal_vectors.VectorBijector if has_factor else location_scale.PartBijector
+        return make(distribution, information)
 
 
 def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
@@ -93,21 +97,6 @@ def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
         # one that maps over chains makes the inner one anew for pinned values
         bijector._bijector_kwargs = {'bijector_fn': of_next}
     return bijector
-
-
-def part_bijector(distribution: Any, information: Information) -> Any:
-    """From coordinates of a part to the part.
-
-    Args:
-      distribution: of the part.
-      information: what the data say.
-    """
-    if isinstance(distribution, tfd.MarkovChain):
-        return markov_chains.ChainBijector(distribution, information)
-    found = location_scale.parameters(distribution)
-    if found.factor is not None:
-        return normal_vectors.VectorBijector(found, information)
-    return location_scale.part_bijector(distribution, information)
 
 
 def suit(distribution: Any, states: list[tf.Tensor]) -> bool:
