@@ -367,7 +367,8 @@ def test_coordinates_that_cannot_be_found(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(information, 'dispersed', fails)
-        assert in_own_coordinates(target, model) is model
+        with pytest.warns(UserWarning, match=r'cannot be found \(no start\)'):
+            assert in_own_coordinates(target, model) is model
 
     # a density that is another one is not taken
     def double(*args):
@@ -375,7 +376,8 @@ def test_coordinates_that_cannot_be_found(monkeypatch):
         return dataclasses.replace(found, log_prob_fn=lambda *p: 2 * found.log_prob_fn(*p))
 
     monkeypatch.setattr(information, 'from_distribution', double)
-    assert in_own_coordinates(target, model) is model
+    with pytest.warns(UserWarning, match='the density is another one'):
+        assert in_own_coordinates(target, model) is model
 
 
 @pytest.mark.parametrize('location', [0.0, 2e4])

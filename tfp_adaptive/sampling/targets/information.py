@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import log_density, packing, random
+from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import Compiled
 from tfp_adaptive.sampling.targets.density import Density
 from tfp_adaptive.sampling.targets.dependence import places_that_others_change
@@ -42,8 +43,8 @@ _TOLERANCE = 1e-3
 def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] = ()) -> Model:
     """The model in coordinates that suit what the data say of its parts.
 
-    It stays as it is if no part has a location or a scale that others change, or if the coordinates
-    cannot be found: what fails here fails for the model as well, and is explained there.
+    It stays as it is if no part has a location or a scale that others change, and with a warning if
+    the coordinates cannot be found. A model that fails itself is explained where it is sampled.
 
     Args:
       target: a joint distribution, or any other.
@@ -56,7 +57,12 @@ def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] =
             return model
         which = _Parts(target, model, places)
         return which.stored(stored) if stored else _found(which)
-    except Exception:
+    except Exception as error:
+        user_code.warn(
+            'Parts of `target` have no coordinates of their own, which cannot be found '
+            f'({user_code.reason(error)}); they are sampled as they are written, as with '
+            'reparameterize=False.'
+        )
         return model
 
 
@@ -191,7 +197,9 @@ def _found(which: _Parts) -> Model:
             _information(*each) for each in zip(around, informations, first, second, strict=True)
         ]
     found = which.model(informations, num_gradients)
-    return found if _is_same(model, found, which.own, parts, around) else model
+    if not _is_same(model, found, which.own, parts, around):
+        raise ArithmeticError('the density is another one in them')
+    return found
 
 
 def _derivatives(there, x):
