@@ -139,61 +139,6 @@ def horseshoe() -> Any:
     return model.experimental_pin(y=y)
 
 
-def volatility(num_days: int = 100) -> Any:
-    """Returns whose log-variance is an autoregression; simulated.
-
-    Args:
-      num_days: number of returns.
-    """
-    rng = np.random.default_rng(155)
-    h = np.zeros(num_days)
-    for day in range(1, num_days):
-        h[day] = 0.95 * h[day - 1] + 0.25 * rng.normal()
-    y = _f32(np.exp((h - 1) / 2) * rng.normal(size=num_days))
-
-    @tfd.JointDistributionCoroutineAutoBatched
-    def model():
-        mu = yield tfd.Normal(0.0, 5.0, name='mu')
-        phi = yield tfd.Uniform(-1.0, 1.0, name='phi')
-        s = yield tfd.HalfNormal(1.0, name='s')
-        h = yield tfd.MarkovChain(
-            tfd.Normal(mu, s / tf.sqrt(1 - phi**2)),
-            lambda _, before: tfd.Normal(mu + phi * (before - mu), s),
-            num_steps=num_days,
-            name='h',
-        )
-        yield tfd.Normal(0.0, tf.exp(h / 2), name='y')
-
-    return model.experimental_pin(y=y)
-
-
-def level_and_slope(num_months: int = 40) -> Any:
-    """A level and its slope that wander, seen with noise; simulated.
-
-    Args:
-      num_months: number of values.
-    """
-    rng = np.random.default_rng(156)
-    slope = np.cumsum(0.1 * rng.normal(size=num_months))
-    level = np.cumsum(slope + 0.5 * rng.normal(size=num_months))
-    y = _f32(level + rng.normal(size=num_months))
-
-    @tfd.JointDistributionCoroutineAutoBatched
-    def model():
-        steps = yield tfd.HalfNormal(tf.ones(2), name='steps')
-        noise = yield tfd.HalfNormal(2.0, name='noise')
-
-        def move(_, state):
-            level, slope = tf.unstack(state, axis=-1)
-            return tfd.MultivariateNormalDiag(tf.stack([level + slope, slope], axis=-1), steps)
-
-        start = tfd.MultivariateNormalDiag(tf.zeros(2), tf.constant([5.0, 1.0]))
-        path = yield tfd.MarkovChain(start, move, num_steps=num_months, name='path')
-        yield tfd.Normal(path[..., 0], noise, name='y')
-
-    return model.experimental_pin(y=y)
-
-
 MODELS: dict[str, Callable[[], Any]] = {
     'eight schools': schools,
     'eight schools, errors / 10': lambda: schools(0.1),
@@ -203,7 +148,5 @@ MODELS: dict[str, Callable[[], Any]] = {
     'nested': nested,
     'rates': rates,
     'horseshoe': horseshoe,
-    'volatility': volatility,
-    'level and slope': level_and_slope,
 }
 """label -> function that makes a joint distribution, pinned but for the funnel."""

@@ -67,30 +67,6 @@ SEQUENTIAL = tfd.JointDistributionSequentialAutoBatched(
 
 
 @tfd.JointDistributionCoroutineAutoBatched
-def volatility():
-    phi = yield tfd.Uniform(-1.0, 1.0, name='phi')
-    s = yield tfd.HalfNormal(1.0, name='s')
-    yield tfd.MarkovChain(
-        tfd.Normal(0.0, s / tf.sqrt(1 - phi**2)),
-        lambda _, h: tfd.Normal(1 + phi * h, s),
-        num_steps=7,
-        name='h',
-    )
-
-
-@tfd.JointDistributionCoroutineAutoBatched
-def trend():
-    s = yield tfd.HalfNormal(tf.ones(2), name='s')
-
-    def move(_, state):
-        level, slope = tf.unstack(state, axis=-1)
-        return tfd.MultivariateNormalDiag(tf.stack([level + slope, slope], axis=-1), s)
-
-    start = tfd.MultivariateNormalDiag(tf.zeros(2), [10.0, 3.0])
-    yield tfd.MarkovChain(start, move, num_steps=6, name='path')
-
-
-@tfd.JointDistributionCoroutineAutoBatched
 def nested():
     inner = tfd.JointDistributionNamedAutoBatched({'tau': tfd.LogNormal(0.0, 1.0)})
     scales = yield inner
@@ -119,8 +95,6 @@ MODELS = {
     'with a root': (with_root, {3, 4, 5, 6, 7}),
     'named': (NAMED, {0, 1}),
     'sequential': (SEQUENTIAL, {1}),
-    'volatility': (volatility, {2}),
-    'trend': (trend, {1}),
     'vectors': (vectors, {3, 4, 5}),
 }
 each = pytest.mark.parametrize('name', MODELS)
@@ -215,16 +189,9 @@ def test_nothing_to_do():
         yield tfd.Gamma(1.0, tf.exp(x), name='y')
 
     @tfd.JointDistributionCoroutineAutoBatched
-    def bent():
+    def chain():
         s = yield tfd.HalfNormal(1.0, name='s')
-        start = tfd.Normal(0.0, s)
-        yield tfd.MarkovChain(start, lambda _, h: tfd.Normal(tf.sin(3 * h), s), 5, name='h')
-
-    @tfd.JointDistributionCoroutineAutoBatched
-    def scaled():
-        s = yield tfd.HalfNormal(1.0, name='s')
-        start = tfd.Normal(0.0, s)
-        yield tfd.MarkovChain(start, lambda _, h: tfd.Normal(h, s * tf.exp(h)), 5, name='h')
+        yield tfd.MarkovChain(tfd.Normal(0.0, s), lambda _, h: tfd.Normal(h, s), 5, name='h')
 
     @tfd.JointDistributionCoroutineAutoBatched
     def nested():
@@ -240,14 +207,6 @@ def test_nothing_to_do():
         s = yield tfd.HalfNormal(1.0, name='s')
         yield Folded(0.0, s, name='x')
 
-    def chain(start, step):
-        @tfd.JointDistributionCoroutineAutoBatched
-        def model():
-            s = yield tfd.HalfNormal(1.0, name='s')
-            yield tfd.MarkovChain(start(s), lambda _, h: step(h, s), num_steps=4, name='h')
-
-        return model
-
     @tfd.JointDistributionCoroutineAutoBatched
     def long():
         s = yield tfd.HalfNormal(1.0, name='s')
@@ -259,27 +218,7 @@ def test_nothing_to_do():
         factor = tf.linalg.LinearOperatorFullMatrix(s * tf.eye(2))
         yield tfd.MultivariateNormalLinearOperator(scale=factor, name='x')
 
-    def matrices(s):
-        return tfd.Independent(tfd.Normal(tf.zeros([2, 3]), s), 2)
-
-    chains = [
-        chain(lambda s: tfd.Normal(0.0, s), lambda h, s: tfd.Normal(tf.nn.relu(h), s)),
-        chain(lambda s: tfd.Normal(0.0, s), lambda h, s: tfd.StudentT(4.0, h, s)),
-        chain(lambda s: tfd.LogNormal(0.0, s), lambda h, s: tfd.LogNormal(h, s)),
-        chain(lambda s: tfd.LogNormal(0.0, s), lambda h, s: tfd.LogNormal(tf.math.log(h), s)),
-        chain(matrices, lambda h, s: tfd.Independent(tfd.Normal(h / 2, s), 2)),
-    ]
-    for target in (
-        constants,
-        bent,
-        scaled,
-        nested,
-        folded,
-        long,
-        full,
-        *chains,
-        tfd.Normal(0.0, 1.0),
-    ):
+    for target in (constants, chain, nested, folded, long, full, tfd.Normal(0.0, 1.0)):
         model = from_distribution(target)
         assert in_own_coordinates(target, model) is model
 
@@ -389,8 +328,8 @@ def test_prior_of_coordinates_where_the_scale_is_below_rounding(location):
         mu = yield tfd.Normal(location, 5.0, name='mu')
         tau = yield tfd.LogNormal(0.0, 5.0, name='tau')
         yield tfd.Sample(tfd.Normal(mu, tau), 4, name='x')
-        start = tfd.Normal(mu, tau)
-        yield tfd.MarkovChain(start, lambda _, h: tfd.Normal(mu + (h - mu) / 2, tau), 3, name='h')
+        factor = tau * tf.linalg.band_part(tf.ones([3, 3]), -1, 0)
+        yield tfd.MultivariateNormalTriL(mu * tf.ones(3), factor, name='v')
 
     informations = [
         Information(tf.fill([size], precision), tf.fill([size], location))

@@ -11,7 +11,7 @@ from tfp_adaptive.sampling.targets.dispersed import dispersed
 from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.models import make_model
-from tfp_adaptive.sampling.targets.starts import find_start
+from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start
 
 tfd = tfp.distributions
 
@@ -30,6 +30,7 @@ def log_prob_of_parts(a, b):
 
 def start_of(target, stateless_seed, initial_state=None, num_chains=None, dtype=None):
     kept = kept_with(target)
+    clear_if_changed(kept)
     model = make_model(target, initial_state, dtype, True, [], kept)
     return find_start(model, initial_state, num_chains, stateless_seed(), kept)
 

@@ -128,9 +128,8 @@ def heaviest_tail(
 ) -> Tail | None:
     """The heaviest tail of the coordinates that may have heavy ones, by their kurtosis.
 
-    That of the coordinate in the model must be large as well, or of half of the coordinates of its
-    part if it has others there: the logarithm of a scale may go far down, which moves the scale by
-    little.
+    That of the coordinate in the model must be large as well, or those of its whole part if it has
+    others there: the logarithm of a scale may go far down, which moves the scale by little.
 
     Args:
       parts: draws, each [num_results, *batch, *event].
@@ -151,7 +150,7 @@ def heaviest_tail(
         for i, part in enumerate(own):
             of_model = _kurtosis(coordinates.as_matrix(part, batch_rank))
             if np.shape(part) != np.shape(parts[i]):
-                of_model = np.median(of_model[of_model > 0]) if np.any(of_model) else 0
+                of_model = np.min(of_model[of_model > 0]) if np.any(of_model) else 0
             columns[i] = np.minimum(columns[i], of_model)
     kurtosis = np.concatenate(columns)
     suspects = [i for i in np.argsort(-kurtosis)[:_NUM_SUSPECTS] if kurtosis[i] > _KURTOSIS]

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.coordinates import part_names
+from tfp_adaptive.sampling.targets.location_scale import parameters_or_none
 from tfp_adaptive.sampling.targets.model import Model
-from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters, suit
+from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates, parameters
 
 _SEED = (0x64657065, 0)  # any constant
 
@@ -29,7 +30,7 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
     if not is_joint or len(target.dtype) != num_parts:
         return []  # a distribution alone, or one that holds other joint distributions
     order, found = _order(target), []
-    seeds = random.split(tf.constant(_SEED), 5)
+    seeds = random.split(tf.constant(_SEED), 3)
 
     def values(seed):
         """Parts [*event] of both signs, in the order of a state."""
@@ -38,14 +39,14 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
             for shape, one in zip(model.event_shapes, random.split(seed, num_parts), strict=True)
         ]
 
-    # the same states of a chain for both, as its locations depend on them
-    states = [values(seed) for seed in seeds[2:]]
+    # the same vectors for both, as the locations of their coordinates depend on them
+    state = values(seeds[2])
     for i in range(2):
         none = OwnCoordinates([None] * num_parts, [])
         distributions, _ = none.distributions(target, values(seeds[i]))
         found.append(
             [
-                _parameters_or_none(distribution, [state[place] for state in states])
+                _parameters_or_none(distribution, state[place])
                 for place, distribution in zip(order, distributions, strict=True)
             ]
         )
@@ -55,11 +56,11 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
     ]
 
 
-def _parameters_or_none(distribution, states):
-    """(location, scale) of a part that own coordinates suit, of the shape of the part."""
-    if not suit(distribution, states):
+def _parameters_or_none(distribution, part):
+    """(location, scale) of a part that has them, of its shape."""
+    if parameters_or_none(distribution) is None:
         return None
-    found, shape = parameters(distribution, states[0]), tuple(states[0].shape)
+    found, shape = parameters(distribution, part), tuple(part.shape)
     fits = len(found.location.shape) <= len(shape) and all(
         size in (1, whole)
         for size, whole in zip(reversed(found.location.shape), reversed(shape), strict=False)

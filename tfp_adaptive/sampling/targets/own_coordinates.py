@@ -5,12 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from tfp_adaptive.sampling.targets import bijectors, location_scale, markov_chains, normal_vectors
+from tfp_adaptive.sampling.targets import bijectors, location_scale, normal_vectors
 from tfp_adaptive.sampling.targets.location_scale import Information, Parameters
-
-tfd = tfp.distributions
 
 
 class OwnCoordinates:
@@ -68,8 +65,6 @@ class OwnCoordinates:
         information = self._informations[index]
         if information is None:
             return distribution.experimental_default_event_space_bijector()
-        if isinstance(distribution, tfd.MarkovChain):
-            return markov_chains.ChainBijector(distribution, information)
         has_factor = location_scale.parameters(distribution).factor is not None
         make = normal_vectors.VectorBijector if has_factor else location_scale.PartBijector
         return make(distribution, information)
@@ -99,27 +94,12 @@ def _with_bijectors_of_parts(target: Any, of_part: Callable) -> Any:
     return bijector
 
 
-def suit(distribution: Any, states: list[tf.Tensor]) -> bool:
-    """Whether a part can have coordinates of its own.
-
-    Args:
-      distribution: of the part.
-      states: three of the part, [*event], any.
-    """
-    if isinstance(distribution, tfd.MarkovChain):
-        return markov_chains.is_linear(distribution, states)
-    return location_scale.parameters_or_none(distribution) is not None
-
-
 def parameters(distribution: Any, part: tf.Tensor) -> Parameters:
     """Location and scale of every coordinate of a part.
 
     Args:
-      distribution: of the part, which own coordinates `suit`.
-      part: [*event]; coordinates of vectors and states of a Markov chain have theirs from those
-        before.
+      distribution: of the part, which has them.
+      part: [*event]; coordinates of vectors have theirs from those before.
     """
-    if isinstance(distribution, tfd.MarkovChain):
-        return markov_chains.chain_parameters(distribution, part, part.shape.rank)
     found = location_scale.parameters(distribution)
     return found if found.factor is None else normal_vectors.given_those_before(found, part)
