@@ -106,6 +106,13 @@ def test_coordinates_follow_data_that_change(seed):
     found, expected = tfpa.sample(target, 5, **settings), tfpa.sample(make(), 5, **settings)
     np.testing.assert_array_equal(found.states.theta, expected.states.theta)
     assert np.abs(found.states.theta - before.states.theta).max() > 1
+    # a call that fails after it has found them leaves none behind
+    again = make()
+    with pytest.raises(ValueError, match='`initial_state` must'):
+        tfpa.sample(again, 5, initial_state={'tau': 1.0}, **settings)
+    errors.assign(ERRORS)
+    found = tfpa.sample(again, 5, **settings)
+    np.testing.assert_array_equal(found.states.theta, before.states.theta)
 
 
 def test_back_to_the_space_of_the_model(posterior, seed):
@@ -119,6 +126,9 @@ def test_back_to_the_space_of_the_model(posterior, seed):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match='`unconstrained_states` must have the structure'):
         run.constrain(run.unconstrained_states[0])
+    mu, tau, e = run.unconstrained_states
+    with pytest.raises(ValueError, match='and events of the shapes'):
+        run.constrain(type(run.unconstrained_states)([mu, tau, np.swapaxes(e, 0, 2)]))
 
 
 def test_a_start_on_a_bound_is_named_where_it_is(posterior):

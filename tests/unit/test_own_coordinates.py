@@ -87,6 +87,11 @@ def vectors():
     yield tfd.Independent(unlike, 1, name='unlike')
     factor = tf.linalg.LinearOperatorLowerTriangular(scale[1] * tf.constant([[1.0, 0], [3, 0.5]]))
     yield tfd.MultivariateNormalLinearOperator(scale=factor, name='around_zero')
+    factor = tf.constant([[-1.0, 0.0], [0.5, 2.0]])
+    shifted = tfd.MultivariateNormalTriL(mu + tf.zeros([3, 1]), factor)
+    yield tfd.Sample(tfd.Independent(shifted, 1), 2, name='sets')
+    unlike = tfd.StudentT(tf.constant([4.0, 5.0]), tf.zeros([3, 2]), scale[0])
+    yield tfd.Sample(tfd.Independent(unlike, 2), 2, name='heavy_sets')
 
 
 MODELS = {
@@ -95,7 +100,7 @@ MODELS = {
     'with a root': (with_root, {3, 4, 5, 6, 7}),
     'named': (NAMED, {0, 1}),
     'sequential': (SEQUENTIAL, {1}),
-    'vectors': (vectors, {3, 4, 5}),
+    'vectors': (vectors, {3, 4, 5, 6, 7}),
 }
 each = pytest.mark.parametrize('name', MODELS)
 
@@ -199,6 +204,13 @@ def test_nothing_to_do():
         scales = yield tfd.JointDistributionNamedAutoBatched(inner, name='scales')
         yield tfd.Normal(0.0, scales['tau'], name='a')
 
+    alone = tfd.JointDistributionNamedAutoBatched(
+        {
+            'a': tfd.JointDistributionNamedAutoBatched({'tau': tfd.LogNormal(0.0, 1.0)}),
+            'x': lambda a: tfd.Normal(0.0, a['tau']),
+        }
+    )
+
     class Folded(tfd.Normal):
         """With a support of its own."""
 
@@ -218,7 +230,7 @@ def test_nothing_to_do():
         factor = tf.linalg.LinearOperatorFullMatrix(s * tf.eye(2))
         yield tfd.MultivariateNormalLinearOperator(scale=factor, name='x')
 
-    for target in (constants, chain, nested, folded, long, full, tfd.Normal(0.0, 1.0)):
+    for target in (constants, chain, nested, alone, folded, long, full, tfd.Normal(0.0, 1.0)):
         model = from_distribution(target)
         assert in_own_coordinates(target, model) is model
 
@@ -256,6 +268,25 @@ def test_what_the_data_say_whatever_the_prior(family, dtype):
     some = np.abs(y) > 2 * errors if family is tfd.Laplace else np.full(6, True)
     np.testing.assert_allclose((found.precision * errors**2)[some], 1.0, rtol=0.1)
     assert np.abs(((found.centre - y) / errors)[some]).max() < 0.1
+
+
+@pytest.mark.parametrize('is_vector', [False, True])
+def test_scales_of_either_sign(is_vector):
+    """A loading: the scale of a part is its absolute value."""
+    y = np.array([1.0, -1.0, 2.0, 0.5], 'f')
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        b = yield tfd.Normal(0.0, 1.0, name='b')
+        if is_vector:
+            x = yield tfd.MultivariateNormalTriL(scale_tril=b * tf.eye(4), name='x')
+        else:
+            x = yield tfd.MultivariateNormalDiag(scale_diag=b * tf.ones(4), name='x')
+        yield tfd.Normal(x, 0.05, name='y')
+
+    [found] = informations_of(model.experimental_pin(y=y))
+    np.testing.assert_allclose(found.precision, 400, rtol=0.05)
+    np.testing.assert_allclose(found.centre, y, atol=0.01)
 
 
 def test_what_two_levels_say():

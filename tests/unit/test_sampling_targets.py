@@ -78,6 +78,30 @@ def test_repeated_sets_of_bounded_numbers(is_one, seed):
     np.testing.assert_allclose(from_distribution(target).log_prob_fn(x), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize('is_bounded', [False, True])
+@pytest.mark.parametrize('num_chains', [1, 3, 4])
+def test_repeated_sets_of_bounded_numbers_in_a_batch(is_bounded, num_chains, seed):
+    """With parameters, and bounds, that another part decides for every chain."""
+
+    @tfd.JointDistributionCoroutine
+    def target():
+        s = yield tfd.JointDistributionCoroutine.Root(tfd.LogNormal(0.0, 1.0, name='s'))
+        top = s[..., tf.newaxis] * tf.ones(2)
+        each = tfd.Uniform(0.0, top) if is_bounded else tfd.Gamma(2.0, top)
+        yield tfd.Sample(tfd.Independent(each, 1), 3, name='x')
+
+    u = tf.random.stateless_normal([num_chains], [seed, 0])
+    x = tf.random.stateless_normal([num_chains, 3, 2], [seed, 1])
+    s = tf.exp(u)[:, tf.newaxis, tf.newaxis]
+    if is_bounded:
+        values = tf.math.log_sigmoid(x) + tf.math.log_sigmoid(-x)
+    else:
+        values = tfd.Gamma(2.0, s).log_prob(tf.nn.softplus(x)) + tf.math.log_sigmoid(x)
+    expected = tfd.Normal(0.0, 1.0).log_prob(u) + tf.reduce_sum(values, [1, 2])
+    found = from_distribution(target).log_prob_fn(u, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_joint_distribution_says_what_it_is(model):
     assert model.names == ('scale', 'weights', 'bound', 'effects')
     assert model.event_shapes == ((), (2,), (), (3,))

@@ -95,6 +95,8 @@ def test_html_shows_the_same_cells(states):
 def test_parts_can_be_chosen(states):
     run = runs.run_of_draws(states)
     assert run.summary(['b']).names == ('b',)
+    with pytest.raises(ValueError, match='`parts` must name parts of the state'):
+        run.summary([['b']])
     with pytest.raises(ValueError, match='`parts` must name parts of the state, which are b, w; '):
         run.summary(['beta'])
     with pytest.raises(ValueError, match=r'`quantiles` must be a list of .* \[0, 1\]; got \[95\]'):

@@ -159,6 +159,9 @@ def test_the_logarithm_of_a_scale_may_go_far_down(rng):
     assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score) is not None
     assert tails.heaviest_tail([draws[..., :1]], ['x'], 1, score, [own[..., :1]]) is None
     assert tails.heaviest_tail([draws], ['x'], 1, score, [own]).name == 'x[1]'
+    # powers may overflow, of a coordinate that is finite itself
+    far = np.where(np.abs(draws) > 5, 1e200, 1.0) * draws
+    assert tails.heaviest_tail([draws], ['x'], 1, score, [far]) is not None
     # a part of another shape counts as a whole, without constants
     others = np.stack([own[..., 0], np.ones_like(own[..., 0]), own[..., 1]], axis=-1)
     light, heavy = others[..., [0, 1, 0]], others[..., [1, 2, 2]]

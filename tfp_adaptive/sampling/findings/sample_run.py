@@ -60,8 +60,6 @@ class SampleRun:
       unconstrained_states: the draws as the sampler made them, before the bijectors of a model;
         those of a log-density callable are `states` themselves. `constrain` leads from others of
         the same kind to the model's space.
-      constrain_parts: callable of unconstrained parts [n, *event] for that; `None` where these
-        spaces are the same.
       stop_reason: why sampling stopped where it did, in a sentence.
       is_converged: whether `until` was met; `None` for a run without it.
       is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
@@ -71,6 +69,8 @@ class SampleRun:
         none is suspicious (no kurtosis above 5, in the space of the model as well), or where the
         chains have not mixed. To tell takes up to 128 gradients a chain for each of three
         coordinates, which are not counted.
+      constrain_parts: what `constrain` calls, with unconstrained parts [n, *event]; `None` where
+        the spaces are the same.
     """
 
     states: Any
@@ -87,11 +87,11 @@ class SampleRun:
     warmup_preconditioner: Any = ()
     names: Sequence[str] | None = None
     unconstrained_states: Any = None
-    constrain_parts: Callable | None = None
     stop_reason: str = ''
     is_converged: bool | None = None
     is_delayed: bool = False
     heaviest_tail: Tail | None = None
+    constrain_parts: Callable | None = None
 
     def __repr__(self) -> str:
         """What was drawn, and how it went; never the draws themselves."""
@@ -162,23 +162,25 @@ class SampleRun:
           The structure of `states`, parts [*batch, *event].
 
         Raises:
-          ValueError: if the structure is another one.
+          ValueError: if the structure is another one, or the shapes do not fit.
 
         Example:
           >>> run.constrain(run.final_state).shape
           TensorShape([4, 3])
         """
+        shapes = self.layout.event_shapes
         try:
             tf.nest.assert_same_structure(self.final_state, unconstrained_states, check_types=False)
+            parts = [tf.convert_to_tensor(part) for part in tf.nest.flatten(unconstrained_states)]
+            batch_shape = parts[0].shape[: parts[0].shape.rank - len(shapes[0])]
+            for part, shape in zip(parts, shapes, strict=True):
+                part.shape.assert_is_compatible_with([*batch_shape, *shape])
         except (TypeError, ValueError) as error:
             raise ValueError(
                 '`unconstrained_states` must have the structure of `final_state`, as the sampler '
-                'sees it.'
+                f'sees it, and events of the shapes {", ".join(map(str, shapes))}.'
             ) from error
-        parts = [tf.convert_to_tensor(part) for part in tf.nest.flatten(unconstrained_states)]
         if self.constrain_parts is not None:
-            shapes = self.layout.event_shapes
-            batch_shape = parts[0].shape[: parts[0].shape.rank - len(shapes[0])]
             flat = [
                 tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, shapes, strict=True)
             ]

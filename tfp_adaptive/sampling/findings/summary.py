@@ -120,7 +120,7 @@ def summarise(
     if not is_real or not np.all((levels >= 0) & (levels <= 1)):
         raise ValueError(f'`quantiles` must be a list of numbers in [0, 1]; got {quantiles!r}.')
     names = [parts] if isinstance(parts, str) else run.part_names if parts is None else list(parts)
-    if not names or set(names) - set(run.part_names):
+    if not names or any(name not in run.part_names for name in names):
         raise ValueError(
             f'`parts` must name parts of the state, which are {", ".join(run.part_names)}; got '
             f'{names}.'

@@ -189,7 +189,10 @@ def _scores(matrices, parts, draws, score_fn, chosen):
 
 
 def _kurtosis(draws):
-    """E z^4 of every coordinate of draws [num_results, C, D]; zero for constants."""
+    """E z^4 of every coordinate of draws [num_results, C, D]; zero for constants.
+
+    That of draws whose powers overflow is infinite.
+    """
     draws = draws[:: math.ceil(draws[..., 0].size / _MAX_DRAWS)]
     found = []
     for columns in coordinates.column_blocks(draws, num_copies=4):
@@ -197,7 +200,8 @@ def _kurtosis(draws):
         squares = np.square(block - block.mean(axis=(0, 1)))
         variance = squares.mean(axis=(0, 1))
         ratio = np.square(squares).mean(axis=(0, 1)) / np.square(variance)
-        found.append(np.where(np.isfinite(ratio), ratio, 0))
+        ratio = np.where(variance > 0, ratio, 0)
+        found.append(np.where(np.isnan(ratio), np.inf, ratio))
     return np.concatenate(found)
 
 

@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability.python.bijectors import sigmoid as sigmoid_module
@@ -67,9 +68,14 @@ def of_sample(distribution: Any) -> Any:
     """
     each = distribution.distribution
     bijector = each.experimental_default_event_space_bijector()
-    is_by_coordinates = bijector is not None and bijector.forward_min_event_ndims == 0
-    has_axes = bool(each.event_shape.rank) and not each.batch_shape.rank
-    return bijector if is_by_coordinates and has_axes else _of_sample_in_tfp(distribution)
+    event_rank = each.event_shape.rank
+    if bijector is None or bijector.forward_min_event_ndims or not event_rank:
+        return _of_sample_in_tfp(distribution)
+    if bijector.experimental_batch_shape().rank <= event_rank:
+        return bijector
+    # bounds that differ between chains are the same for all in a sample
+    of_sample = (tf.newaxis,) * int(np.size(tf.get_static_value(distribution.sample_shape)))
+    return bijector[(..., *of_sample, *(slice(None),) * event_rank)]
 
 
 _REPLACED: tuple[tuple[Any, str, Callable], ...] = (

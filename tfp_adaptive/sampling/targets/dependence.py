@@ -27,9 +27,10 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
     """
     num_parts = len(model.event_shapes)
     is_joint = hasattr(target, 'unnormalized_log_prob_parts')
-    if not is_joint or len(target.dtype) != num_parts:
+    order = _order(target) if is_joint and len(target.dtype) == num_parts else []
+    if len(order) < num_parts:
         return []  # a distribution alone, or one that holds other joint distributions
-    order, found = _order(target), []
+    found = []
     seeds = random.split(tf.constant(_SEED), 3)
 
     def values(seed):
@@ -44,6 +45,8 @@ def places_that_others_change(target: Any, model: Model) -> list[int | None]:
     for i in range(2):
         none = OwnCoordinates([None] * num_parts, [])
         distributions, _ = none.distributions(target, values(seeds[i]))
+        if len(distributions) < num_parts:
+            return []  # a joint distribution with a bijector that does not ask for those of parts
         found.append(
             [
                 _parameters_or_none(distribution, state[place])

@@ -220,7 +220,7 @@ def _is_same(model, found, own, parts, around) -> bool:
         parts[place] = here.coordinates(information)
         plain[place] = tf.constant(here.state, model.dtype)
         _, scale = here.given_data(information)
-        log_det += np.log(scale).reshape([_NUM_CHAINS, -1]).sum(axis=-1)
+        log_det += np.log(np.abs(scale)).reshape([_NUM_CHAINS, -1]).sum(axis=-1)
     both = Compiled(lambda one, other: (found.log_prob_fn(*one), model.log_prob_fn(*other)))
     one, other = (np.asarray(values, float) for values in both(parts, plain))
     other = other + log_det
@@ -272,7 +272,7 @@ def _curvatures(scores, parts, informations, own, index) -> list[np.ndarray]:
 def _information(here: _Around, before: Information, score: Any, curvature: Any) -> Information:
     """What the data say, by the derivatives in the coordinates of before."""
     _, width = here.given_data(before)
-    typical = np.median(here.scale, axis=0)
+    typical = np.median(np.abs(here.scale), axis=0)
     precision = _middle(curvature / width**2 - here.curvature)
     is_known = precision * typical**2 > _NEGLIGIBLE
     precision = np.where(is_known, precision, 1 / typical**2)

@@ -86,14 +86,18 @@ def parameters_or_none(distribution: Any) -> Parameters | None:
             return None
         location = tf.zeros_like(scale) if distribution.loc is None else distribution.loc
         found = _of_one_shape(location, scale, 1, tfd.Normal)
-        return found._replace(factor=distribution.scale.to_dense())
+        zeros = tf.zeros_like(found.scale)[..., tf.newaxis]
+        return found._replace(factor=distribution.scale.to_dense() + zeros)
     if kind in _FAMILIES:
         return _of_one_shape(distribution.loc, distribution.scale, 0, kind)
     if kind is tfd.StudentT:
-        degrees = tf.convert_to_tensor(distribution.df, distribution.dtype)
-        location = distribution.loc + tf.zeros_like(degrees)
+        df, loc, scale = (
+            tf.convert_to_tensor(each, distribution.dtype)
+            for each in (distribution.df, distribution.loc, distribution.scale)
+        )
+        degrees = df + tf.zeros_like(loc) + tf.zeros_like(scale)
         standard = functools.partial(tfd.StudentT, degrees)
-        return _of_one_shape(location, distribution.scale, 0, standard)
+        return _of_one_shape(loc + tf.zeros_like(degrees), scale, 0, standard)
     if isinstance(distribution, (tfd.Independent, tfd.Sample)):
         found = parameters_or_none(distribution.distribution)
         return None if found is None else _with_axes(distribution, found)
