@@ -198,7 +198,8 @@ def _found(which: _Parts) -> Model:
         ]
     found = which.model(informations, num_gradients)
     if not _is_same(model, found, which.own, parts, around):
-        raise ArithmeticError('the density is another one in them')
+        # of data at 1e6 with a scale of 1, for example, in float32
+        raise ArithmeticError('the density is another one in them, maybe by rounding: try float64')
     return found
 
 
