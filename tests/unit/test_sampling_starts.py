@@ -57,6 +57,9 @@ class Regression:
         square = tf.reduce_sum(w**2, axis=None if self.mixes else -1)
         return log_likelihood - square / (2 * self.prior_scale**2)
 
+    def tempered(self, w):
+        return self.log_prob(w) / 2
+
 
 @pytest.mark.parametrize('num_rows', [100, 1000, 10_000])
 def test_a_small_change_of_the_target_is_seen(num_rows, rng, stateless_seed):
@@ -70,6 +73,18 @@ def test_a_small_change_of_the_target_is_seen(num_rows, rng, stateless_seed):
     target.prior_scale = 1.1
     start_of(target.log_prob, stateless_seed, state)
     assert kept_with(target.log_prob).get(key) is not first
+
+
+def test_targets_of_one_object_keep_their_own(rng, stateless_seed):
+    """The first call with one of them, or one that fails, leaves the others what they have."""
+    target, state = Regression(rng), 0.1 * tf.ones([4, 5])
+    key = start_of(target.log_prob, stateless_seed, state).key
+    first = kept_with(target.log_prob).get(key)
+    start_of(target.tempered, stateless_seed, state)
+    with pytest.raises(ValueError, match='fails on a state'):
+        start_of(target.tempered, stateless_seed, tf.ones([4, 3]))
+    start_of(target.log_prob, stateless_seed, state)
+    assert kept_with(target.log_prob).get(key) is first is not None
 
 
 def test_data_of_another_shape_are_another_target(rng, stateless_seed):

@@ -54,6 +54,11 @@ class Kept:
         """Drops everything kept with the target, and with others of the same object."""
         self._entries.clear()
 
+    def clear_own(self) -> None:
+        """Drops what is kept with the target alone."""
+        for key in [key for key in self._entries if key[0] == self._prefix]:
+            del self._entries[key]
+
 
 def kept_with(target: Any) -> Kept:
     """What is kept with a target; an object without attributes keeps nothing after this call.

@@ -115,17 +115,6 @@ def parameters(distribution: Any) -> Parameters:
     return found
 
 
-def each_of(distribution: Any) -> Any:
-    """The distribution that samples and independent sets consist of.
-
-    Args:
-      distribution: any.
-    """
-    while isinstance(distribution, (tfd.Independent, tfd.Sample)):
-        distribution = distribution.distribution
-    return distribution
-
-
 def _of_one_shape(location, scale, event_rank, family):
     location, scale = tf.convert_to_tensor(location), tf.convert_to_tensor(scale)
     zero = tf.zeros_like(location) + tf.zeros_like(scale)
@@ -219,7 +208,9 @@ class PartBijector(CoordinatesBijector):
           distribution: of the part.
           information: what the data say.
         """
-        self._found, inner = parameters(distribution), each_of(distribution)
+        self._found, inner = parameters(distribution), distribution
+        while isinstance(inner, (tfd.Independent, tfd.Sample)):
+            inner = inner.distribution
         # onto the support of the part
         self._outer = inner.bijector if type(inner) in _TRANSFORMED else tfb.Identity()
         super().__init__(information)

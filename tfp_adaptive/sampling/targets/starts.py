@@ -68,9 +68,13 @@ def clear_if_changed(kept: Kept) -> None:
       kept: with the target.
     """
     found = kept.get(_LAST)
+    if found is None:
+        # the last call may have failed after something was kept
+        kept.clear_own()
+        return
+    density, then = found
     try:
-        # without one, the last call has failed before it was taken
-        has_changed = found is None or found[1].mismatch(found[0].model, _ROUNDINGS) is not None
+        has_changed = then.mismatch(density.model, _ROUNDINGS) is not None
     except Exception:
         # its data may have another shape now, which does not suit the points of then
         has_changed = True
