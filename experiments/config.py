@@ -9,6 +9,7 @@ from typing import Any
 from experiments.errors import ExperimentError
 
 _FOLDER = pathlib.Path(__file__).parent / 'configs'
+_POSITIVE = ('num_chains', 'num_results', 'num_steps', 'num_dims')
 
 
 class ConfigError(ExperimentError):
@@ -114,10 +115,19 @@ def _assign(config: Config, assignment: str) -> Config:
 
 def _parse(key: str, text: str, default: Any) -> Any:
     """`text` as a value of the type of `default`; lists are separated by commas."""
-    if isinstance(default, list):
-        kind = type(default[0]) if default else str
-        return [_parse_scalar(key, part, kind) for part in text.split(',') if part]
-    return _parse_scalar(key, text, type(default))
+    if not isinstance(default, list):
+        value = _parse_scalar(key, text, type(default))
+        if key.startswith(('num_', 'max_')) and not value >= (key in _POSITIVE):
+            least = 'positive' if key in _POSITIVE else 'at least 0'
+            raise ConfigError(f'{key} must be {least}; got {text}.')
+        return value
+    kind = type(default[0]) if default else str
+    values = [_parse_scalar(key, part.strip(), kind) for part in text.split(',') if part.strip()]
+    if key == 'seeds' and not values:
+        raise ConfigError('seeds must hold at least one number.')
+    if (key == 'seeds' or kind is str) and len(set(values)) < len(values):
+        raise ConfigError(f'{key} must hold each value once; got {text}.')
+    return values
 
 
 def _parse_scalar(key: str, text: str, kind: type) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import pathlib
@@ -17,6 +18,8 @@ from experiments.tables import Table
 
 FILE_NAME = 'record.json'
 
+_ROOT = pathlib.Path(__file__).parents[1]
+
 
 @dataclasses.dataclass(frozen=True)
 class Record:
@@ -27,7 +30,7 @@ class Record:
       config: the configuration it ran with, overrides applied.
       environment: versions and machine.
       finished: UTC time, ISO format.
-      seconds: wall seconds, everything included.
+      seconds: wall seconds, everything included; of a run that was interrupted those of its parts.
       tables: what it found, for people.
       runs: what it found, a dict a sampler run.
       figures: file names beside the record.
@@ -77,6 +80,16 @@ def commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ''
     return done.stdout.strip()
+
+
+def code_digest() -> str:
+    """Of all code and settings here and in the package, whether or not they are committed."""
+    digest = hashlib.sha256()
+    for name in ('experiments', 'tfp_adaptive'):
+        folder = _ROOT / name
+        for path in sorted(path for end in ('py', 'toml') for path in folder.rglob(f'*.{end}')):
+            digest.update(f'{path.relative_to(_ROOT)}'.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def environment() -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """One Markdown page from all records of a folder, or a page brought up to date with them."""
 
-import os
 import pathlib
 import re
 import shutil
@@ -22,7 +21,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     Raises:
       experiments.errors.ExperimentError: if there are no records.
     """
-    pages = [_section(record, pathlib.Path(record.run_name)) for record in records.read_all(folder)]
+    pages = [_section(record, f'{record.run_name}/') for record in records.read_all(folder)]
     path = folder / FILE_NAME
     path.write_text('\n'.join([_TITLE, *pages]))
     return path
@@ -44,9 +43,11 @@ def update(folder: pathlib.Path, page: pathlib.Path) -> pathlib.Path:
     sections = _sections(page.read_text() if page.exists() else '')
     page.parent.mkdir(parents=True, exist_ok=True)
     for record in found:
-        sections[record.run_name] = _section(record, pathlib.Path())
+        # a picture of other settings is another one
+        beginning = f'{_slug(record.run_name)}-' if record.config['overrides'] else ''
+        sections[record.run_name] = _section(record, beginning)
         for name in record.figures:
-            shutil.copy(folder / record.run_name / name, page.parent / name)
+            shutil.copy(folder / record.run_name / name, page.parent / f'{beginning}{name}')
     page.write_text('\n'.join([head(), *(sections[name] for name in sorted(sections))]))
     return page
 
@@ -69,7 +70,12 @@ def _sections(text: str) -> dict[str, str]:
     return {part.partition('\n')[0]: f'## {part.rstrip()}\n' for part in parts}
 
 
-def _section(record: records.Record, figures: pathlib.Path) -> str:
+def _slug(text: str) -> str:
+    return re.sub(r'[^.0-9a-zA-Z]+', '-', text)
+
+
+def _section(record: records.Record, figures: str) -> str:
+    """Of a page on which names of figures begin with `figures`."""
     config, environment = record.config, record.environment
     values = {**config['target'], **config['settings']}
     values.pop('name', None)
@@ -83,6 +89,6 @@ def _section(record: records.Record, figures: pathlib.Path) -> str:
         f'tfp_adaptive {environment["tfp_adaptive"]}{commit}.\n',
         ', '.join(f'`{key}={value}`' for key, value in values.items()) + '\n',
         *(to_markdown(table, level=3) for table in record.tables),
-        *(f'![{name}]({os.fspath(figures / name)})\n' for name in record.figures),
+        *(f'![{name}]({figures}{name})\n' for name in record.figures),
     ]
     return '\n'.join(lines)

@@ -5,6 +5,7 @@ import time
 import warnings
 
 from experiments import records
+from experiments.benchmark import fresh_process
 from experiments.config import Config
 from experiments.tables import to_markdown
 
@@ -29,8 +30,10 @@ def run(config: Config, output: pathlib.Path, progress: bool) -> records.Record:
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     outcome = JOBS[config.job](config, folder, progress)
-    seconds = time.perf_counter() - start
+    # parts that an interrupted run has left were not measured by this one
+    seconds = max(time.perf_counter() - start, fresh_process.seconds_of_parts(folder))
     record = records.make(config, seconds, outcome.tables, outcome.runs, outcome.figures)
     records.write(record, folder)
+    fresh_process.forget_parts(folder)
     (folder / TABLES_FILE).write_text('\n'.join(map(to_markdown, record.tables)))
     return record

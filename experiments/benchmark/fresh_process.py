@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,8 @@ from experiments.errors import ExperimentError
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _STATUS = pathlib.Path('/proc/self/status')
+PARTS = 'parts'
+"""Folder of what the cases of an unfinished experiment have found."""
 
 
 class TooLongError(ExperimentError):
@@ -65,9 +69,9 @@ def keep_each(
     folder: pathlib.Path,
     progress: bool,
 ) -> list[Any]:
-    """The `runs` of all cases, where what each has found is kept until all are done.
+    """The `runs` of all cases; what each has found is kept until the experiment has its record.
 
-    So an experiment that was interrupted goes on, unless the repository is at another commit.
+    So an experiment that was interrupted goes on, unless its code has changed.
 
     Args:
       measure: from a case to {'runs': list}, in a process of its own: TensorFlow keeps every
@@ -76,23 +80,33 @@ def keep_each(
       folder: of the experiment's results.
       progress: whether to tell of every case.
     """
-    kept, runs = [], []
+    runs, code = [], records.code_digest()
+    (folder / PARTS).mkdir(parents=True, exist_ok=True)
     for name, case in cases.items():
-        path = folder / f'{re.sub(r"[^-.0-9a-zA-Z]", "-", name)}.json'
+        path = folder / PARTS / f'{re.sub(r"[^-.0-9a-zA-Z]", "-", name)}.json'
         found = json.loads(path.read_text()) if path.exists() else {}
-        origin = {'case': case, 'commit': records.commit()}
+        origin = {'case': case, 'code': code}
         if {key: found.get(key) for key in origin} != origin:
-            found = {**origin, **measure(case)}
+            begin = time.perf_counter()
+            found = {**origin, **measure(case), 'seconds': time.perf_counter() - begin}
             scratch = path.with_suffix('.partial')
             scratch.write_text(json.dumps(found))
             scratch.replace(path)
-        kept.append(path)
         runs += found['runs']
         if progress:
             print(f'{name}: done', flush=True)
-    for path in kept:
-        path.unlink()
     return runs
+
+
+def seconds_of_parts(folder: pathlib.Path) -> float:
+    """That the cases of `keep_each` took, in all processes, as far as they are kept."""
+    paths = (folder / PARTS).glob('*.json')
+    return sum(json.loads(path.read_text())['seconds'] for path in paths)
+
+
+def forget_parts(folder: pathlib.Path) -> None:
+    """Removes what `keep_each` has kept."""
+    shutil.rmtree(folder / PARTS, ignore_errors=True)
 
 
 def peak_bytes() -> int:

@@ -32,7 +32,8 @@ def write(
         keep the text that they have in the page there.
 
     Raises:
-      ExperimentError: for results of another version.
+      ExperimentError: for results of another version, or with fewer measurements of a section than
+        the page there has.
     """
     folder.mkdir(parents=True, exist_ok=True)
     measured, figures = {}, []
@@ -53,10 +54,24 @@ def write(
     path = put(folder / FILE_NAME, {})
     if publish is not None:
         publish.mkdir(parents=True, exist_ok=True)
+        published = _sections_of(publish / FILE_NAME)
+        _check_complete(measured, published)
         for name in figures:
             shutil.copy(folder / name, publish / name)
-        path = put(publish / FILE_NAME, _sections_of(publish / FILE_NAME))
+        path = put(publish / FILE_NAME, published)
     return path
+
+
+def _check_complete(measured: dict[str, str], published: dict[str, str]) -> None:
+    """Refuses to publish a part of a section in place of the whole."""
+    for title in measured.keys() & published.keys():
+        found = [re.match(r'(\d+) measurements', text[title]) for text in (published, measured)]
+        before, now = (int(match[1]) if match else 0 for match in found)
+        if now < before:
+            raise ExperimentError(
+                f'the page has {before} measurements under {title!r}, and these results {now}: '
+                'measure the others, or remove that section from the page to begin anew.'
+            )
 
 
 def _section(section, config, ledger, folder) -> tuple[str, list[str]]:

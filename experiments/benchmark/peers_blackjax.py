@@ -252,8 +252,15 @@ def _sampler(
         return result, middle - begin, end - middle
 
     def sample(seed: int) -> Draws:
+        start = problem.initial_state(num_chains, seed).numpy()
+        if start.dtype != np.float64:
+            return sample_from(start, seed)
+        with jax.enable_x64(True):
+            return sample_from(start, seed)
+
+    def sample_from(start: np.ndarray, seed: int) -> Draws:
         # of the precision that is enabled
-        position = jax.numpy.asarray(problem.initial_state(num_chains, seed).numpy(), float)
+        position = jax.numpy.asarray(start, float)
         warmup_key, key = jax.random.split(jax.random.key(seed))
         (states, learned, warmup_leapfrogs), compiling, warming = call(
             'warm-up', warm_up, warmup_key, position

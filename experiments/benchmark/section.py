@@ -129,6 +129,8 @@ class Ledger:
 
     def put(self, key: str, result: dict[str, Any], seconds: float) -> None:
         """Keeps a unit that has just been measured on this machine."""
+        if self.path.is_file() and not self._is_of_others:
+            self._read()  # another process may measure other units
         self.environment = _environment()
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
         self.units[key] = Unit(

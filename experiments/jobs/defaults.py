@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from experiments import samplers, targets
-from experiments.config import Config
+from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome, as_run
 from experiments.tables import Table, rhat
 from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS, default_kernel
@@ -15,13 +15,10 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     """Minimum ESS per gradient of every target and seed, with other kernels beside it."""
     del folder
     seeds = config.settings['seeds']
-    kernels = list(
-        zip(
-            config.settings['num_leapfrog_steps'],
-            config.settings['momentum_refreshments'],
-            strict=True,
-        )
-    )
+    pairs = config.settings['num_leapfrog_steps'], config.settings['momentum_refreshments']
+    if len(pairs[0]) != len(pairs[1]):
+        raise ConfigError('num_leapfrog_steps and momentum_refreshments must have as many values.')
+    kernels = list(zip(*pairs, strict=True))
     rows, others, runs = [], [], []
     for label, arguments in config.chosen_targets():
         target = targets.make(**arguments)

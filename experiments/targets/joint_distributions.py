@@ -141,7 +141,7 @@ def horseshoe() -> Any:
 
 MODELS: dict[str, Callable[[], Any]] = {
     'eight schools': schools,
-    'eight schools, errors / 10': lambda: schools(0.1),
+    'eight schools; errors / 10': lambda: schools(0.1),
     'funnel': funnel,
     'levels': levels,
     'slopes': slopes,

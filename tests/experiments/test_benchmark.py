@@ -799,6 +799,34 @@ def test_the_page_can_be_published(tmp_path):
     assert page[page.index(title) :].split('## ')[1] == both[both.index(title) :].split('## ')[1]
 
 
+def test_a_part_of_a_section_does_not_replace_the_whole(tmp_path, capsys):
+    public = tmp_path / 'docs'
+    for name, counts in (('whole', (1, 10)), ('part', (10,))):
+        ledger = Ledger(tmp_path / name / 'benchmark', load_settings('scaling'))
+        for num_chains in counts:
+            ledger.put(f'{num_chains} chains', {**_CASE, 'num_chains': num_chains}, 1.0)
+
+    def publish(name):
+        arguments = ['--no-run', '--output', str(tmp_path / name), '--publish', str(public)]
+        return cli.main(['benchmark', *arguments]), (public / 'benchmark.md').read_text()
+
+    status, page = publish('whole')
+    assert status == 0
+    assert publish('part') == (2, page)
+    assert "the page has 2 measurements under 'Time, memory" in capsys.readouterr().err
+    assert publish('whole') == (0, page)
+
+
+def test_two_processes_may_measure_units_of_one_section(tmp_path):
+    first, second = (Ledger(tmp_path, load_settings('scaling')) for _ in range(2))
+    first.put('a', {'value': 1}, 1.0)
+    second.put('b', {'value': 2}, 1.0)
+    assert Ledger(tmp_path, load_settings('scaling')).results == {
+        'a': {'value': 1},
+        'b': {'value': 2},
+    }
+
+
 def test_the_page_says_what_was_measured_with_which_commit(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / 'benchmark', load_settings('scaling'))
     for num_chains, commit in ((1, '0123abc'), (10, '4567def')):

@@ -4,6 +4,7 @@ import pytest
 
 from experiments import config as configs
 from experiments.config import ConfigError
+from experiments.targets import joint_distributions
 
 
 @pytest.mark.parametrize('name', configs.names())
@@ -44,12 +45,37 @@ def test_lists_are_separated_by_commas():
         ('num_dims=many', "num_dims must be of type int; got 'many'"),
         ('nuts=yes', "nuts must be true or false; got 'yes'"),
         ('num_dims', "--set needs key=value; got 'num_dims'"),
+        ('num_results=0', 'num_results must be positive; got 0'),
+        ('num_warmup_steps=-1', 'num_warmup_steps must be at least 0; got -1'),
         ('name=banana', "no setting 'name'"),
     ],
 )
 def test_mistakes_are_explained(assignment, message):
     with pytest.raises(ConfigError, match=message):
         configs.load('gaussian', [assignment])
+
+
+@pytest.mark.parametrize(
+    ('assignment', 'message'),
+    [
+        ('seeds=', 'seeds must hold at least one number'),
+        ('seeds=1,1', 'seeds must hold each value once; got 1,1'),
+        ('only=german,german', 'only must hold each value once'),
+    ],
+)
+def test_mistakes_in_lists_are_explained(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        configs.load('defaults', [assignment])
+
+
+def test_labels_can_be_written_in_a_list():
+    """Commas separate; blanks around them are no part of a name."""
+    for name in configs.names():
+        labels = [options['label'] for options in configs.load(name).targets]
+        if labels:
+            config = configs.load(name, [f'only={", ".join(labels)}'])
+            assert [label for label, _ in config.chosen_targets()] == labels
+    assert not any(',' in label for label in joint_distributions.MODELS)
 
 
 def test_unknown_experiment_lists_the_known_ones():

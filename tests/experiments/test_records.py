@@ -1,5 +1,6 @@
 """Records survive the round trip through JSON, and the report shows what they hold."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -51,9 +52,9 @@ def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
     records.write(record, folder / record.run_name)
     (folder / record.run_name / 'figure.png').write_text('a picture')
     report.update(folder, page)
-    written = report.write(folder).read_text().replace('gaussian-seed=3/', '')
+    written = report.write(folder).read_text().replace('gaussian-seed=3/', 'gaussian-seed-3-')
     assert page.read_text() == written.replace('# Experiments\n', report.head(), 1)
-    assert (page.parent / 'figure.png').read_text() == 'a picture'
+    assert (page.parent / 'gaussian-seed-3-figure.png').read_text() == 'a picture'
 
     old = page.read_text().replace('gaussian-seed=3', 'another').replace('0.123', '0.456')
     page.write_text(old)
@@ -63,6 +64,21 @@ def test_a_page_keeps_what_was_not_run_again(record, tmp_path):
     assert both.count('0.123') == both.count('0.456') == 1
     report.update(folder, page)
     assert page.read_text() == both
+
+
+def test_pictures_of_other_settings_have_other_names(record, tmp_path):
+    folder, page = tmp_path / 'results', tmp_path / 'docs' / 'results.md'
+    plain = dataclasses.replace(
+        record, run_name='gaussian', config={**record.config, 'overrides': {}}
+    )
+    for one in (record, plain):
+        records.write(one, folder / one.run_name)
+        (folder / one.run_name / 'figure.png').write_text(one.run_name)
+    report.update(folder, page)
+    assert '![figure.png](figure.png)' in page.read_text()
+    assert '![figure.png](gaussian-seed-3-figure.png)' in page.read_text()
+    assert (page.parent / 'figure.png').read_text() == 'gaussian'
+    assert (page.parent / 'gaussian-seed-3-figure.png').read_text() == 'gaussian-seed=3'
 
 
 def test_the_committed_page_leads_with_the_claims_as_they_are_now():

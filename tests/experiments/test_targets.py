@@ -199,7 +199,7 @@ def _slow_walls(q):
         (hard.two_modes(3), _slow_mixture),
         (hard.walled(3), _slow_walls),
     ],
-    ids=['funnel', 'funnel, not centred', 'heavy tails', 'two modes', 'wall'],
+    ids=['funnel', 'funnel not centred', 'heavy tails', 'two modes', 'wall'],
 )
 def test_hard_target_is_its_slow_twin(target, slow, rng):
     q = tf.constant(np.abs(rng.normal(size=[5, 3])) * 3)
