@@ -237,7 +237,7 @@ def test_nothing_to_do():
 
 def informations_of(target):
     """What `in_own_coordinates` has found, of every part that it changes."""
-    return in_own_coordinates(target, from_distribution(target)).informations
+    return in_own_coordinates(target, from_distribution(target, takes_logs=True)).informations
 
 
 def test_what_eight_schools_say():
@@ -314,7 +314,7 @@ def test_what_two_levels_say():
 
 def test_what_was_found_is_taken_again():
     target = schools.experimental_pin(effect=EFFECTS)
-    model = from_distribution(target)
+    model = from_distribution(target, takes_logs=True)
     assert information.as_arrays(model) == []
     found = in_own_coordinates(target, model)
     arrays = information.as_arrays(found)
@@ -330,7 +330,7 @@ def test_what_was_found_is_taken_again():
 
 def test_coordinates_that_cannot_be_found(monkeypatch):
     target = SEQUENTIAL
-    model = from_distribution(target)
+    model = from_distribution(target, takes_logs=True)
 
     def fails(*_):
         raise ValueError('no start')

@@ -113,11 +113,12 @@ def sample(
       jit_compile: whether to compile with XLA. Left out, with a warning, for a target that XLA
         cannot compile, such as a state space model of TFP, or with which it would not come to an
         end on a CPU, such as steps of an ODE written one after another.
-      reparameterize: whether parts of a joint distribution whose location or scale depends on other
-        parts, such as effects of groups, are sampled in coordinates that do not narrow with the
-        scale, as far as the data allow: not centred where they say little, centred where they say
-        much. Draws come back as the model has them. It does nothing to other targets, nor with a
-        kernel that is given ready-made.
+      reparameterize: whether a distribution of TFP is sampled in coordinates other than those of
+        its bijector. Positive parts are sampled as logarithms. Parts of a joint distribution whose
+        location or scale depends on other parts, such as effects of groups, are sampled in
+        coordinates that do not narrow with the scale, as far as the data allow: not centred where
+        they say little, centred where they say much. Draws come back as the model has them. It
+        does nothing to other targets, nor with a kernel that is given ready-made.
 
     Returns:
       A `SampleRun`. What there is to worry about is also a `SamplingWarning`.

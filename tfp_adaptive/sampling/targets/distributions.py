@@ -22,26 +22,32 @@ def is_distribution(target: Any) -> bool:
     return _is_of_tfp(target) or all(hasattr(target, name) for name in _OF_GYM_MODELS)
 
 
-def from_distribution(target: Any, own: OwnCoordinates | None = None) -> Model:
+def from_distribution(
+    target: Any, own: OwnCoordinates | None = None, *, takes_logs: bool = False
+) -> Model:
     """A `Model` of a TFP distribution or an Inference Gym model.
 
     Args:
       target: has `experimental_default_event_space_bijector`, or else the attributes
         `unnormalized_log_prob`, `default_event_space_bijector`, `event_shape` and `dtype`.
       own: coordinates for parts of a joint distribution. Default `None`: those of its bijector.
+      takes_logs: whether positive parts are sampled as logarithms (`bijectors.in_logs`), which the
+        other parts always are beside those with own coordinates. Default `False`.
 
     Raises:
       TypeError: if a part is not floating point.
       ValueError: if an event shape is not static or the model has a batch shape.
     """
-    return _of_distribution(target, own) if _is_of_tfp(target) else _of_gym_model(target)
+    if not _is_of_tfp(target):
+        return _of_gym_model(target)
+    return _of_distribution(target, own, takes_logs or own is not None)
 
 
 def _is_of_tfp(target):
     return hasattr(target, 'experimental_default_event_space_bijector')
 
 
-def _of_distribution(target, own):
+def _of_distribution(target, own, takes_logs):
     batch_shapes = [tf.TensorShape(shape) for shape in tf.nest.flatten(target.batch_shape)]
     if any(shape.rank != 0 for shape in batch_shapes):
         raise ValueError(
@@ -57,7 +63,7 @@ def _of_distribution(target, own):
         return tf.nest.flatten(draw(num_chains, seed=seed))
 
     if own is None:
-        with bijectors.mended():
+        with bijectors.mended(takes_logs):
             bijector = target.experimental_default_event_space_bijector()
 
     def make_bijector():
@@ -75,6 +81,7 @@ def _of_distribution(target, own):
         target,
         log_prob,
         make_bijector,
+        takes_logs=takes_logs,
         names=_graph_names(target),
         prior=prior,
         is_prior=not is_pinned,
@@ -99,13 +106,13 @@ def _of_gym_model(target):
     )
 
 
-def _with_bijector(target, log_prob, make_bijector, *, names=None, **settings):
+def _with_bijector(target, log_prob, make_bijector, *, takes_logs=False, names=None, **settings):
     """A `Model` of a log-density in constrained space and the bijector into that space.
 
     The bijector is made anew for every use, as one with own coordinates counts what it is asked.
     """
     structure = target.dtype
-    with bijectors.mended():
+    with bijectors.mended(takes_logs):
         bijector = make_bijector()
     dtypes, own_names = tf.nest.flatten(structure), tuple(part_names(structure))
 
@@ -129,17 +136,17 @@ def _with_bijector(target, log_prob, make_bijector, *, names=None, **settings):
 
     def log_prob_fn(*parts):
         free = pack(parts)
-        with bijectors.mended():
+        with bijectors.mended(takes_logs):
             bijector = make_bijector()
             log_det = bijector.forward_log_det_jacobian(free, event_ndims=event_ndims)
             return log_prob(bijector.forward(free)) + log_det
 
     def constrain(parts):
-        with bijectors.mended():
+        with bijectors.mended(takes_logs):
             return tf.nest.flatten(make_bijector().forward(pack(parts)))
 
     def unconstrain(parts):
-        with bijectors.mended():
+        with bijectors.mended(takes_logs):
             return tf.nest.flatten(make_bijector().inverse(pack(parts)))
 
     return Model(

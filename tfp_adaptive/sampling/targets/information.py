@@ -48,7 +48,7 @@ def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] =
 
     Args:
       target: a joint distribution, or any other.
-      model: of it, in the coordinates of its bijector.
+      model: of it, with positive parts as logarithms.
       stored: `as_arrays` of coordinates that were found before; empty to find them.
     """
     try:
@@ -60,8 +60,7 @@ def in_own_coordinates(target: Any, model: Model, stored: Sequence[np.ndarray] =
     except Exception as error:
         user_code.warn(
             'Parts of `target` have no coordinates of their own, which cannot be found '
-            f'({user_code.reason(error)}); they are sampled as they are written, as with '
-            'reparameterize=False.'
+            f'({user_code.reason(error)}); they are sampled as they are written.'
         )
         return model
 

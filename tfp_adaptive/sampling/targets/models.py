@@ -19,7 +19,8 @@ def make_model(
       target: a log-density, a distribution or an Inference Gym model.
       initial_state: as `sample` was given it; the state of a log-density has its structure.
       dtype: of the state, or `None`.
-      reparameterize: whether parts of a joint distribution may have coordinates of their own.
+      reparameterize: whether positive parts of a distribution are sampled as logarithms, and others
+        may have coordinates of their own.
       stored: such coordinates, of `information.as_arrays`, to go on with; empty to find them.
       kept: with the target.
 
@@ -29,7 +30,9 @@ def make_model(
     """
     if inspect.isclass(target) or not is_distribution(target):
         return from_callable(target, initial_state, dtype)
-    model = kept.get('model') or kept.put('model', from_distribution(target))
+    key: tuple = 'model', reparameterize
+    found = kept.get(key) or from_distribution(target, takes_logs=reparameterize)
+    model = kept.put(key, found)
     if dtype is not None and dtype != model.dtype:
         raise ValueError(
             f'`dtype` is {dtype.name}, but `target` is a model in {model.dtype.name}: '

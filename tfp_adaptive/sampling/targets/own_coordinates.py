@@ -56,7 +56,7 @@ class OwnCoordinates:
             return self._of_part(index, distribution)
 
         packed = tf.nest.pack_sequence_as(target.dtype, [tf.identity(part) for part in parts])
-        with bijectors.mended():
+        with bijectors.mended(takes_logs=True):
             state = _with_bijectors_of_parts(target, of_part).forward(packed)
         # it may have asked before for those of a draw from the prior
         return seen[-len(self._places) :], tf.nest.flatten(state)
