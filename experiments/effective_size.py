@@ -4,6 +4,8 @@ import numpy as np
 
 import tfp_adaptive as tfpa
 
+_MAX_COLUMNS = 256
+
 
 def initial_monotone(draws: np.ndarray) -> np.ndarray:
     """Effective sample size of every coordinate of one chain by Geyer's initial monotone sequence.
@@ -31,8 +33,16 @@ def initial_monotone(draws: np.ndarray) -> np.ndarray:
 def smallest(states: np.ndarray) -> tuple[float, float]:
     """Smallest effective sample size over all coordinates of q and q^2, and largest R-hat.
 
+    Other samplers are published with the size of q^2, and not with that of squared deviations,
+    which diagnostics of the package have.
+
     Args:
       states: [N, C, d]; all chains count together, and chains that do not mix at all give about C.
     """
-    ess, ess_of_squares, rhat = tfpa.sampling.diagnose(states, 1)
-    return float(np.min([ess, ess_of_squares])), float(np.max(rhat))
+    sizes, rhats = [], []
+    for draws in np.array_split(states, -(-states.shape[-1] // _MAX_COLUMNS), axis=-1):
+        draws = np.asarray(draws, np.float64)
+        ess, _, rhat = tfpa.sampling.diagnose(draws, 1)
+        sizes += [ess, tfpa.sampling.diagnose(np.square(draws), 1)[0]]
+        rhats.append(rhat)
+    return float(np.min(np.concatenate(sizes))), float(np.max(np.concatenate(rhats)))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import tfp_adaptive as tfpa
+from experiments import effective_size
 from experiments.targets import Moments
 
 
@@ -86,6 +87,7 @@ def measure(
     """
     num_results, num_chains = run.states.shape[:2]
     diagnostics, timings = run.diagnostics, run.timings
+    min_ess, max_rhat = effective_size.smallest(np.asarray(run.states))
     num_gradients: float | None = diagnostics.num_sampling_gradients
     num_lockstep = num_gradients
     if leapfrogs is not None:
@@ -96,9 +98,9 @@ def measure(
         num_chains=num_chains,
         num_warmup_steps=num_warmup_steps,
         num_results=num_results,
-        min_ess=diagnostics.min_ess,
+        min_ess=min_ess,
         median_ess=float(np.median(diagnostics.ess)),
-        max_rhat=diagnostics.max_rhat,
+        max_rhat=max_rhat,
         accept_prob=diagnostics.accept_prob,
         num_divergences=diagnostics.num_divergences,
         num_gradients=num_gradients,

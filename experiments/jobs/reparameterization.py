@@ -42,9 +42,9 @@ def reparameterization(config: Config, folder: pathlib.Path, progress: bool) -> 
             'Own: whether parts whose location or scale depends on others get coordinates that '
             'suit what the data say (`reparameterize`). R-hat is the largest of all seeds, '
             'gradients are the median of those that a chain took, warm-up included, and ESS that '
-            'of the smallest over coordinates and their squares, all chains together; ESS per '
-            'gradient of all chains. Seconds of warm-up and sampling, without compilation. x: '
-            'relative to the row below.'
+            'of the smallest over coordinates and their squared deviations, all chains together; '
+            'ESS per gradient of all chains. Seconds of warm-up and sampling, without compilation. '
+            'x: relative to the row below.'
         ),
     )
     return Outcome([table], runs)

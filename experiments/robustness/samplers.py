@@ -64,12 +64,13 @@ def ours(kernel: Any) -> Callable:
             call(seed)
             # the default kernel is compiled now, so that its start is what the arrival takes
             found = call(seed)
-            timings = found.timings
+            timings, states = found.timings, np.asarray(found.states)
+            min_ess, max_rhat = effective_size.smallest(states)
             start = timings.start if kernel is None else 0.0
             return Run(
-                states=found.states,
-                max_rhat=found.diagnostics.max_rhat,
-                min_ess=found.diagnostics.min_ess,
+                states=states,
+                max_rhat=max_rhat,
+                min_ess=min_ess,
                 num_gradients=num_gradients(found),
                 seconds=start + timings.warmup + timings.sampling,
                 is_warned=bool(found.warnings),

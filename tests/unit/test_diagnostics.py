@@ -198,3 +198,14 @@ def test_a_constant_coordinate_has_no_effective_size(value, rng):
     ess, ess_of_squares, _ = figures.diagnose([draws], 1)
     for size in (ess[0], ess_of_squares[0]):
         np.testing.assert_array_equal(np.isnan(size), [False, True, False])
+
+
+def test_sizes_do_not_depend_on_where_a_coordinate_lies(rng):
+    """Of draws that alternate, q^2 about zero would have 40 times the size of deviations."""
+    draws = np.zeros([1000, 4])
+    for i in range(1, 1000):
+        draws[i] = -0.9 * draws[i - 1] + rng.normal(size=4)
+    here, far = (tfpa.sampling.diagnose(draws + shift, 1)[1] for shift in (0.0, 100.0))
+    assert far == pytest.approx(here, rel=1e-6)
+    of_squares = tfpa.sampling.diagnose(np.square(draws + 100.0), 1)[0]
+    assert of_squares > 10 * here

@@ -19,7 +19,11 @@ MIN_DRAWS = 4
 
 
 def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
-    """ESS of q, ESS of q^2 and rank-normalised split R-hat of every coordinate.
+    """ESS of q, ESS of (q - mean)^2 and rank-normalised split R-hat of every coordinate.
+
+    The squares are of the deviations from the mean of all draws, so that their size says how well
+    scales are known wherever the coordinate lies. That of q^2 itself would be the size of q again
+    where the mean is large beside the scale, and far too large where draws alternate.
 
     R-hat is the larger of two: of the ranks of the draws, mapped to normal quantiles, and of the
     ranks of their distances from the median. The first sees chains that differ in location, the
@@ -50,7 +54,7 @@ def diagnose(states: Any, batch_rank: int) -> tuple[Any, Any, Any]:
 
 
 def extremes(figures: tuple[Any, Any, Any]) -> tuple[float, float]:
-    """The smallest effective sample size, of q or q^2, and the largest R-hat.
+    """The smallest effective sample size, of q or (q - mean)^2, and the largest R-hat.
 
     Args:
       figures: of `diagnose`.
@@ -104,7 +108,7 @@ def _diagnose_part(part, batch_rank: int):
 
 
 def _judge(draws: np.ndarray):
-    """ESS of q and q^2 and R-hat, each [D], of [n, C, D]."""
+    """ESS of q and (q - mean)^2 and R-hat, each [D], of [n, C, D]."""
     is_finite = np.isfinite(draws).all(axis=(0, 1))
     ess, ess_of_squares = (np.where(is_finite, x, 0) for x in _effective_sizes(draws))
     return ess, ess_of_squares, np.where(is_finite, _rank_normalised_rhat(draws), np.inf)
@@ -112,7 +116,9 @@ def _judge(draws: np.ndarray):
 
 def _effective_sizes(draws: np.ndarray):
     draws = np.asarray(draws, np.float64)
-    return _effective_size(draws), _effective_size(np.square(draws))
+    with np.errstate(invalid='ignore'):
+        deviations = draws - draws.mean(axis=(0, 1))
+    return _effective_size(draws), _effective_size(np.square(deviations))
 
 
 def effective_sizes_of_chains(draws: np.ndarray) -> np.ndarray:

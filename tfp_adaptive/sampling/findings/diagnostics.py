@@ -14,7 +14,8 @@ class Diagnostics:
       ess: effective sample size of every coordinate over all chains together, in the structure of
         one event (`tfp.mcmc.effective_sample_size`, filter_beyond_positive_pairs), at most
         S log10 S for S draws.
-      ess_of_squares: the same of every squared coordinate: how well scales are known.
+      ess_of_squares: the same of the squared deviation of every coordinate from its mean: how well
+        scales are known.
       rhat: rank-normalised split R-hat of every coordinate, the larger of bulk and tails.
       accept_prob: mean acceptance probability while sampling.
       num_divergences: steps, over all chains, with a log acceptance ratio below -1000 or not
@@ -48,7 +49,7 @@ class Diagnostics:
 
     @property
     def min_ess(self) -> float:
-        """Smallest effective sample size over all coordinates of q and q^2 but constant ones."""
+        """Smallest of `ess` and `ess_of_squares` over all coordinates but constant ones."""
         return extremes((self.ess, self.ess_of_squares, self.rhat))[0]
 
     @property

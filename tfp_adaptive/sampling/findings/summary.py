@@ -25,7 +25,7 @@ class Summary:
     Attributes:
       names: D labels, such as 'w[3]'.
       columns: {heading: [D]}: mean, mcse (the Monte Carlo standard error of the mean), sd,
-        quantiles, ess, ess_sq (of squares) and rhat, as in `Diagnostics`.
+        quantiles, ess, ess_sq (of squared deviations) and rhat, as in `Diagnostics`.
       title: what the run was.
       notes: sentences printed below the table.
       max_rows: most rows to print.

@@ -25,7 +25,7 @@ class Until:
     Attributes:
       max_rhat: largest rank-normalised split R-hat; above 1. `None`: any will do.
       min_ess: smallest effective sample size over all chains, of every coordinate and of its
-        square. `None`: any will do.
+        squared deviation from the mean. `None`: any will do.
       max_steps: most steps of sampling a chain may take, thinned ones included. Default `None`: 20
         times those of the first `num_results` draws.
 
