@@ -9,6 +9,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.support.statistics import DETECTION, FALSE_ALARM, no_drift_p_value
@@ -173,3 +174,38 @@ def test_the_valid_one_is_not(seed):
     p, change = exact_p_value(seed)
     assert p > FALSE_ALARM
     assert abs(change) < 0.03
+
+
+@pytest.mark.parametrize('proposal', ['langevin', 'quasi_newton'])
+def test_chains_far_out_come_back_whatever_the_step_size(proposal):
+    """A low acceptance makes long steps, which the whole drift would lead beyond the other tail."""
+
+    def log_likelihood(noise, x):
+        return -tf.square(x[..., 0]) / 2 + 0.0 * noise[..., 0]
+
+    kernel = tfpa.PseudoMarginal(
+        tfpa.estimators.Estimator(1, log_likelihood, 1),
+        lambda x: 0.0 * x[..., 0],
+        600,
+        getattr(tfpa.proposals, proposal)(),
+        target_accept_prob=0.2,
+    )
+
+    @tf.function(autograph=False)
+    def run(kernel, state, num_steps, results=None):
+        return tfp.mcmc.sample_chain(
+            num_steps,
+            state,
+            results,
+            kernel=kernel,
+            trace_fn=lambda _, results: results.is_accepted,
+            return_final_kernel_results=True,
+            seed=(0, 2),
+        )
+
+    begin = tf.random.stateless_normal([100, 1], (0, 1))
+    frozen = kernel.frozen(run(kernel, begin, 600).final_kernel_results)
+    # steps long enough for the drift to lead farther out without its limit
+    assert float(frozen.parameters['parameters_of_preconditioner'].step_size) > 2
+    moves = run(frozen, tf.fill([100, 1], 7.0), 300).trace
+    assert np.asarray(moves).any(axis=0).all()

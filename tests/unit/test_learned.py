@@ -120,3 +120,20 @@ def test_a_non_linear_preconditioner_has_no_covariance():
     kernel = tfpa.EntropyAdaptiveHMC(lambda x: -tf.reduce_sum(x**2, axis=-1), preconditioner=flow)
     results = kernel.bootstrap_results(tf.zeros([3, EVENT_SIZE]))
     assert learned.learned_proposal(kernel.frozen(results), LAYOUT) is None
+
+
+def test_of_nuts():
+    """Its learned factor is that of the draws, as of the other windowed kernels."""
+    run = tfpa.sample(
+        runs.gaussian_log_prob,
+        100,
+        400,
+        initial_state=tf.zeros([10, 2]),
+        kernel=tfpa.WindowedNUTS,
+        num_steps_between_results=0,
+        seed=1,
+        progress=False,
+        jit_compile=False,
+    )
+    scale = run.learned.scale() / np.sqrt(np.diag(runs.COVARIANCE))
+    assert scale.max() / scale.min() < 1.5

@@ -279,3 +279,28 @@ def test_misuse(settings, words):
         make(3, initial_log_prob_fn=initial_density)
     with pytest.raises(ValueError, match='`observations`'):
         estimators.particle_filter(lambda z: z, bootstrap, observe, [])
+
+
+@pytest.mark.parametrize('chains', [1, 5, 7])
+@pytest.mark.parametrize(
+    ('name', 'change'),
+    [
+        ('transition_fn', lambda value: value[..., 0]),
+        ('observation_log_prob_fn', lambda value: value[..., tf.newaxis]),
+    ],
+)
+def test_shapes_that_would_broadcast_are_refused(name, change, chains):
+    """With as many particles as chains the result would be another number, without a word."""
+    functions = {
+        'initial_fn': lambda z, x: z,
+        'transition_fn': lambda z, last_x, last, now, x: 0.8 * last_x + z,
+        'observation_log_prob_fn': lambda y, z, x: -tf.square(y - z[..., 0]),
+    }
+    whole = functions[name]
+    functions[name] = lambda *values: change(whole(*values))
+    estimator = estimators.particle_filter(
+        **functions, observations=np.ones(3, np.float32), num_particles=5
+    )
+    noise = tf.zeros([chains, estimator.noise_size])
+    with pytest.raises(ValueError, match=f'`{name}` must return shape'):
+        estimator.log_likelihood(noise, tf.zeros([chains]))

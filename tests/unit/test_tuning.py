@@ -70,6 +70,12 @@ def test_search_ends_where_acceptance_crosses_a_half(start):
     expected = start * ratio ** np.arange(len(steps) + 1)
     np.testing.assert_allclose([*steps, before_last], expected)
     np.testing.assert_allclose(last, before_last)
+    # as far as it has come, a search that is cut short has a step size that was accepted
+    state = rule.init(tf.constant(math.log(start), tf.float64))
+    for step_size in tried[: len(steps)]:
+        state = rule.update(state, tf.constant(accept_prob(step_size), tf.float64))
+        kept = float(tf.exp(rule.learned(state)))
+        assert kept == pytest.approx(step_size if start < 1 else step_size / 2)
     crossed = accept_prob(before_last) - 0.5, accept_prob(before_last / ratio) - 0.5
     assert crossed[0] * crossed[1] < 0
 

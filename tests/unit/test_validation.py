@@ -1,5 +1,7 @@
 """Misuse of a public factory is an exception that names the argument and shows what was seen."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -98,6 +100,9 @@ VALUE_ERRORS = [
     (lambda: E.spectral_penalty(threshold=1.0), 'threshold', '1.0'),
     (lambda: OPT.adam(learning_rate=0.0), 'learning_rate', '0.0'),
     (lambda: OPT.adam(beta_1=1.0), 'beta_1', '1.0'),
+    (lambda: OPT.adam(math.nan), 'learning_rate', 'nan'),
+    (lambda: OPT.adam(OPT.constant(math.nan)), 'rate', 'nan'),
+    (lambda: OPT.adam(epsilon=math.nan), 'epsilon', 'nan'),
     (lambda: OPT.adam(beta_2=-0.1), 'beta_2', '-0.1'),
     (lambda: OPT.adam(epsilon=0.0), 'epsilon', '0.0'),
     (lambda: OPT.acceptance_controller(0.0), 'target_accept_prob', '0.0'),
@@ -118,6 +123,9 @@ VALUE_ERRORS = [
     (lambda: OPT.rmsprop(0.1, decay=1.0), 'decay', '1.0'),
     (lambda: OPT.rmsprop(0.1, offset=0.0), 'offset', '0.0'),
     (lambda: OPT.fixed_weight(-1.0), 'weight', '-1.0'),
+    (lambda: OPT.fixed_weight(math.nan), 'weight', 'nan'),
+    (lambda: OPT.acceptance_controller(rate=math.nan), 'rate', 'nan'),
+    (lambda: OPT.rmsprop(math.nan), 'learning_rate', 'nan'),
     (lambda: tfpa.objectives.l2hmc(decay=1.0), 'decay', '1.0'),
     (lambda: tfpa.GradientAdaptiveMALA(log_prob, score='slow'), 'score', 'slow'),
     (lambda: tfpa.GradientAdaptiveMALA(log_prob, -1), 'num_adaptation_steps', '-1'),
@@ -213,3 +221,25 @@ def test_message_names_the_argument_and_what_was_seen(error, misuse, argument, s
 )
 def test_the_edge_of_the_range_is_in_it(use):
     use()
+
+
+@pytest.mark.parametrize('make', [tfpa.AdaptiveMetropolis, tfpa.KernelAdaptiveMetropolis])
+def test_a_density_of_another_dtype_is_named_without_gradients_too(make):
+    kernel = make(lambda x: -tf.reduce_sum(tf.cast(x, tf.float64) ** 2, axis=-1))
+    with pytest.raises(TypeError, match='must return the dtype of the state; got float64'):
+        kernel.bootstrap_results(tf.zeros([4, 3]))
+
+
+def test_a_gain_may_be_a_number_of_python():
+    kernel = tfpa.AdaptiveMetropolis(log_prob, 10, gain=lambda t: 0.1)
+    state = tf.ones([4, 3], tf.float64)
+    state, results = kernel.one_step(state, kernel.bootstrap_results(state), seed=(0, 1))
+    assert np.isfinite(results.adaptation.preconditioner).all()
+
+
+def test_the_noise_of_an_estimate_that_may_be_zero_is_infinite():
+    estimator = tfpa.estimators.Estimator(
+        1, lambda noise, x: tf.where(noise[..., 0] > -0.5, -tf.square(x) / 2, -np.inf), 1
+    )
+    kernel = tfpa.PseudoMarginal(estimator, lambda x: -tf.square(x) / 8, 10)
+    assert float(kernel.log_estimate_variance(tf.zeros([10]), (0, 1))) == np.inf

@@ -106,7 +106,7 @@ def particle_filter(
 
     Raises:
       ValueError: if a count is not positive, there are no observations, or one of the two densities
-        is missing.
+        is missing; when it is called, if one of the functions returns another shape.
 
     Reference: N. Gordon, D. Salmond, A. Smith 1993 for the filter; G. Deligiannidis, A. Doucet,
     M. Pitt. The correlated pseudo-marginal method. JRSS B 2018, for the sorting.
@@ -173,10 +173,11 @@ def _first(model, normals, now, parts):
     particles = model.initial_fn(normals, *parts)
     particles = tf.ensure_shape(tf.broadcast_to(particles, tf.shape(normals)), normals.shape)
     particles = model.held(particles)
-    log_weights = model.observation_log_prob_fn(now, particles, *parts)
+    log_weights = _observed(model, now, particles, parts)
     increments, complete = (), ()
     if model.is_smoothed:
-        first = log_weights + model.initial_log_prob_fn(particles, *parts)
+        prior = model.initial_log_prob_fn(particles, *parts)
+        first = log_weights + _checked(prior, log_weights.shape, 'initial_log_prob_fn')
         waiting = [[0, 0]] * first.shape.rank + [[model.lag - 1, 0]]
         increments = tf.pad(first[..., tf.newaxis], waiting)
         complete = tf.zeros_like(first[..., 0])
@@ -189,15 +190,17 @@ def _next(model, parts, carried, inputs):
     uniform, normals, last, now = inputs
     cloud, oldest = resampled(cloud, uniform, model.sort), ()
     particles, log_ratio = model.transition_fn(normals, cloud.particles, last, now, *parts)
-    particles = model.held(particles)
-    observed = model.observation_log_prob_fn(now, particles, *parts)
+    particles = model.held(_checked(particles, normals.shape, 'transition_fn'))
+    observed = _observed(model, now, particles, parts)
     increments = ()
     if model.is_smoothed:
         new = model.transition_log_prob_fn(particles, cloud.particles, last, now, *parts)
+        new = _checked(new, observed.shape, 'transition_log_prob_fn')
         oldest = cloud.increments[..., 0]
         new = (observed + new)[..., tf.newaxis]
         increments = tf.concat([cloud.increments[..., 1:], new], axis=-1)
-    cloud = _Cloud(particles, observed + log_ratio, increments)
+    weights = _checked(observed + log_ratio, observed.shape, 'transition_fn')
+    cloud = _Cloud(particles, weights, increments)
     return cloud, total + _log_mean(cloud.log_weights), _completed(complete, cloud, oldest)
 
 
@@ -220,6 +223,23 @@ def resampled(cloud: _Cloud, uniform: tf.Tensor, sort: bool = True) -> _Cloud:
     return cloud._replace(
         particles=take(particles), increments=tf.nest.map_structure(take, increments)
     )
+
+
+def _observed(model, now, particles, parts):
+    """Log-density of an observation, [*batch, N]."""
+    log_prob = model.observation_log_prob_fn(now, particles, *parts)
+    return _checked(log_prob, particles.shape[:-1], 'observation_log_prob_fn')
+
+
+def _checked(value, shape, name):
+    """What a function of the user has returned, which would broadcast to something else."""
+    value = tf.convert_to_tensor(value)
+    if not value.shape.is_compatible_with(shape):
+        raise ValueError(
+            f'`{name}` must return shape {shape}, for chains, particles and state in that order; '
+            f'got {value.shape}.'
+        )
+    return value
 
 
 def _completed(complete, cloud, oldest):

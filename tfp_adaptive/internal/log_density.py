@@ -1,12 +1,33 @@
 """The user's log-density: its value, score and Hessian-vector products, on packed positions."""
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, packing
 from tfp_adaptive.internal.in_sequence import in_sequence
 from tfp_adaptive.typing import LogDensity
+
+
+def checked_value(value: Any, parts: list, name: str = 'target_log_prob_fn') -> tf.Tensor:
+    """What a function of the user has returned, as a tensor.
+
+    Args:
+      value: of the function.
+      parts: that it was called with.
+      name: of the argument that the function is.
+
+    Raises:
+      TypeError: if it is not of the parts' floating dtype.
+    """
+    value = tf.convert_to_tensor(value, name='target_log_prob')
+    if value.dtype != parts[0].dtype:
+        raise TypeError(
+            f'`{name}` must return the dtype of the state; '
+            f'got {value.dtype.name} for a state of {parts[0].dtype.name}. Cast one of them.'
+        )
+    return value
 
 
 def value_and_gradients(
@@ -30,12 +51,7 @@ def value_and_gradients(
     parts = [tf.identity(part) for part in parts]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(parts)
-        value = tf.convert_to_tensor(fn(*parts), name='target_log_prob')
-    if value.dtype != parts[0].dtype:
-        raise TypeError(
-            '`target_log_prob_fn` must return the dtype of the state; '
-            f'got {value.dtype.name} for a state of {parts[0].dtype.name}. Cast one of them.'
-        )
+        value = checked_value(fn(*parts), parts)
     slope = in_sequence(value, tf.ones_like(value), since=parts, limit=sequence_limit)
     gradients = tape.gradient(value, parts, output_gradients=slope)
     for index, gradient in enumerate(gradients):

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import tensorflow as tf
+
 from tfp_adaptive import tuning
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal.numbers import check_accept_prob, check_number
@@ -156,7 +158,7 @@ def make_gain(gain: Callable | float | None) -> Callable:
     if gain is None:
         return lambda time, size_per_chain: 2 / (time + 12 + 10 * size_per_chain)
     if callable(gain):
-        return lambda time, size_per_chain: gain(time)
+        return lambda time, size_per_chain: tf.cast(gain(time), time.dtype)
     check_number('gain', gain)
     if not 0 < gain < 1:
         raise ValueError(f'`gain` must lie strictly between 0 and 1; got {gain}.')

@@ -257,7 +257,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
         """The log-density and, for samplers that use it, its gradients."""
         if self._sampler.uses_score:
             return log_density.value_and_gradients(self.target_log_prob_fn, parts)
-        return tf.convert_to_tensor(self.target_log_prob_fn(*parts)), ()
+        return log_density.checked_value(self.target_log_prob_fn(*parts), parts), ()
 
     def _initial_velocity(self, parts):
         """Zeros, in whose place the first step draws: `bootstrap_results` has no seed."""

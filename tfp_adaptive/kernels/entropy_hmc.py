@@ -86,7 +86,7 @@ class EntropyAdaptiveHMC(adaptive.GradientAdaptiveKernel):
           momentum_refreshment: share of the velocity's variance drawn anew at each step, in (0, 1].
             Default 1.
           step_size: factor on C; a scalar, or one value per chain. Not adapted here (C is), but a
-            TFP step-size adapter around this kernel may change it. Default 1.
+            TFP step-size adapter may change it once C has been learned. Default 1.
           entropy_weight: controller of beta. Default `None`:
             `optimizers.acceptance_controller(target_accept_prob)`, or 0 for objectives without
             entropy.

@@ -3,15 +3,19 @@
 For every chain, with the lane (q, u, u~) whose turn it is, step size eps and covariance Sigma:
 
     S   = eps^2 H, with H = Sigma, a quasi-Newton matrix of the other lanes, or H(q, u)
-    q'  ~ N(q + S g(q, u~) / 2, S)
+    q'  ~ N(q + s S g(q, u~) / 2, S),   s = min(1, 2 / eps^2)
     u'  = rho u + sqrt(1 - rho^2) xi,   and u~' likewise;   xi ~ N(0, I)
     accept (q', u', u~') with probability min(1, exp(-Delta)),
         Delta = log p(q, u) - log p(q', u') + log N(q' | q) - log N(q | q')
 
 The other lanes stay as they are, so S is the same in both directions: a Metropolis-Hastings step
 within a Gibbs sampler over the lanes. An H(q, u) is that of the place the move starts from, in
-either direction. As published, the forward density uses the S of the lane's
-last move instead, which is no such step: that chain is biased.
+either direction. As published, the forward density uses the S of the lane's last move instead,
+which is no such step: that chain is biased.
+
+The share s of the drift is one in most cases, and always as published. With the long steps that a
+low acceptance makes in one dimension the whole drift would lead from a tail to beyond the other
+one: of chains that started there some never moved.
 """
 
 import functools
@@ -124,8 +128,8 @@ def _move(design, target, parameters, step_size, state, noise):
         lane = lane._replace(position=state.position, log_prob=state.log_prob, score=state.score)
     here, memory = _factor(design, memory, lane, parameters, step_size)
     forward = _factor_of_last_move(lane, here) if design.is_published else here
-    draw = noise.move
-    whitened = draw.proposal + _pull(design, forward, lane)
+    draw, share = noise.move, _share(design, parameters, step_size)
+    whitened = draw.proposal + share * _pull(design, forward, lane)
     position = lane.position + tf.linalg.matvec(forward, whitened)
     proposed = _evaluate(
         design,
@@ -142,7 +146,7 @@ def _move(design, target, parameters, step_size, state, noise):
     if backward is not forward:
         back = tf.linalg.triangular_solve(backward, (position - lane.position)[..., tf.newaxis])
         back, volume = back[..., 0], _log_det(backward) - _log_det(forward)
-    back += _pull(design, backward, proposed)
+    back += share * _pull(design, backward, proposed)
     kinetic = (chains.squared_norm(back) - chains.squared_norm(draw.proposal)) / 2
     move = _as_move(lane, proposed, lane.log_prob - proposed.log_prob + kinetic + volume)
     transition = metropolis.metropolis_hastings(move, noise.log_uniform)
@@ -178,6 +182,17 @@ def _factor_of_last_move(lane, factor):
     """That of the lane's own covariance; at its first move there is none yet."""
     has_moved = tf.linalg.trace(lane.matrix)[:, tf.newaxis, tf.newaxis] > 0
     return tf.linalg.cholesky(tf.where(has_moved, lane.matrix, _square(factor)))
+
+
+def _share(design, parameters, step_size):
+    """Of the drift, which is taken no farther than by H g; a scalar or [C, 1]."""
+    if design.is_published or not design.proposal.uses_score:
+        return 1.0
+    eps = step_size * parameters.step_size
+    # the trust region halves the covariance of H = Sigma
+    most = 4.0 if design.proposal.trust_region else 2.0
+    share = tf.minimum(most / tf.square(eps), 1.0)
+    return share if share.shape.rank == 0 else share[..., tf.newaxis]
 
 
 def _pull(design, factor, lane):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -43,7 +44,8 @@ class MarginalKernel(base.SamplerKernel):
 
         Returns:
           Half the variance of log p(theta, u') - log p(theta, u), a scalar: the mean over chains.
-          For `auxiliary_correlation=0` it is the variance of the log-estimate.
+          For `auxiliary_correlation=0` it is the variance of the log-estimate. Infinite where an
+          estimate of the likelihood may be zero.
         """
         parts = packing.to_parts(state)
         prior = tf.convert_to_tensor(self.target_log_prob_fn(*parts))
@@ -57,13 +59,17 @@ class MarginalKernel(base.SamplerKernel):
             )
             moved = marginal.refreshed(self._design, noise, draw)
             estimate = self.parameters['estimator'].log_likelihood
-            return tf.square(estimate(moved, *parts) - estimate(noise, *parts))
+            change = estimate(moved, *parts) - estimate(noise, *parts)
+            # of two estimates of zero, NaN
+            return tf.where(tf.math.is_nan(change), np.inf, tf.square(change))
 
         changes = [square(tf.constant(index)) for index in range(num_repeats)]
         return tf.reduce_mean(tf.stack(changes)) / 2
 
     def _evaluate(self, parts):
-        prior = tf.convert_to_tensor(self.target_log_prob_fn(*parts))
+        prior = log_density.checked_value(
+            self.target_log_prob_fn(*parts), parts, name='prior_log_prob_fn'
+        )
         if prior.shape.rank is None:
             raise ValueError(
                 '`prior_log_prob_fn` must return a tensor of statically known rank; use '
@@ -71,7 +77,8 @@ class MarginalKernel(base.SamplerKernel):
             )
         noise = self._starting_noise(prior).noise
         if not self._design.proposal.uses_score:
-            return self.parameters['estimator'].log_likelihood(noise, *parts) + prior, ()
+            estimate = self.parameters['estimator'].log_likelihood(noise, *parts)
+            return log_density.checked_value(estimate, parts, name='estimator') + prior, ()
         return log_density.value_and_gradients(self._posterior(noise), parts)
 
     def _posterior(self, noise):

@@ -1,5 +1,6 @@
 """Adam as a pure state machine over any nest of tensors."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ def adam(
     for name, value in (('beta_1', beta_1), ('beta_2', beta_2)):
         if not 0 <= value < 1:
             raise ValueError(f'`{name}` must lie in [0, 1); got {value}.')
-    if epsilon <= 0:
+    if not 0 < epsilon < math.inf:
         raise ValueError(f'`epsilon` must be positive; got {epsilon}.')
     schedule = _as_schedule(learning_rate)
 
@@ -90,6 +91,6 @@ def _as_schedule(learning_rate) -> Callable:
     if callable(learning_rate):
         return learning_rate
     check_number('learning_rate', learning_rate)
-    if learning_rate <= 0:
+    if not 0 < learning_rate < math.inf:
         raise ValueError(f'`learning_rate` must be positive; got {learning_rate}.')
     return schedules.constant(learning_rate)

@@ -1,5 +1,7 @@
 """Feedback controllers of the two scalar weights in the objective."""
 
+import math
+
 import tensorflow as tf
 
 from tfp_adaptive.internal.numbers import check_number
@@ -100,7 +102,7 @@ def fixed_weight(weight: float) -> Controller:
     Example:
       >>> controller = tfpa.optimizers.fixed_weight(1.0)
     """
-    if weight < 0:
+    if not 0 <= weight < math.inf:
         raise ValueError(f'`weight` must not be negative; got {weight}.')
     return Controller(weight, lambda current, signal: current, _probability)
 
@@ -114,7 +116,7 @@ def _indicator(transition):
 
 
 def _check(rate, initial, bounds):
-    if rate < 0:
+    if not 0 <= rate < math.inf:
         raise ValueError(f'`rate` must not be negative; got {rate}.')
     lower, upper = bounds
     if not 0 < lower <= initial <= upper:

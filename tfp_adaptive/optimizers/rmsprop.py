@@ -1,5 +1,6 @@
 """RMSProp as Titsias & Dellaportas (2019) published it."""
 
+import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -43,7 +44,7 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
     """
     for name, value in (('learning_rate', learning_rate), ('offset', offset)):
         check_number(name, value)
-        if value <= 0:
+        if not 0 < value < math.inf:
             raise ValueError(f'`{name}` must be positive; got {value}.')
     if not 0 <= decay < 1:
         raise ValueError(f'`decay` must lie in [0, 1); got {decay}.')

@@ -1,5 +1,6 @@
 """Learning-rate schedules: functions of (number of updates so far, progress in [0, 1])."""
 
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -68,5 +69,5 @@ def inverse_sqrt(rate: float, decay: float = 0.01) -> Callable:
 
 
 def _check(value, name='rate'):
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise ValueError(f'`{name}` must be positive; got {value}.')

@@ -41,11 +41,12 @@ def make_paths(run: Any, num_paths: int, seed: int, num_moves: int = 1) -> list[
       num_moves: most moves of a path.
 
     Raises:
-      ValueError: if the kernel of the run is not one of this package, or delays rejections.
+      ValueError: if the kernel of the run makes no moves that can be drawn.
     """
     if not isinstance(run.frozen_kernel, FrozenKernel):
         raise ValueError(
-            '`run` has no trajectories to show: its kernel is not one of this package.'
+            '`run` has no trajectories to show: only moves of the HMC, MALA and random walk '
+            'kernels of this package can be drawn.'
         )
     movers = _mover(run, keeps_proposal=True), _mover(run, keeps_proposal=False)
     starts = _starts(run, num_paths)

@@ -68,9 +68,15 @@ def initial_step_search(rule: StepSizeRule, *, max_doublings: int = 50) -> StepS
         num_left = tf.where(goes_on, state.num_left - 1, tf.zeros_like(state.num_left))
         return SearchState(tf.where(is_searching, wanted, state.direction), num_left, inner)
 
+    def learned(state):
+        # a doubling that no step has tried yet is not kept
+        is_untried = (state.num_left > 0) & (state.direction > 0)
+        tried = rule.current(state.rule) - math.log(2.0)
+        return tf.where(is_untried, tried, rule.learned(state.rule))
+
     return StepSizeRule(
         init=init,
         update=update,
         current=lambda state: rule.current(state.rule),
-        learned=lambda state: rule.learned(state.rule),
+        learned=learned,
     )

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import packing
 from tfp_adaptive.kernels import FrozenKernel, geometry
+from tfp_adaptive.kernels.windowed_nuts import FrozenNUTS
 from tfp_adaptive.typing import Preconditioner
 
 _BLOCK_SIZE = 256
@@ -114,17 +115,23 @@ class LearnedProposal:
             yield np.eye(size, self.event_size, k=i)
 
 
-def learned_proposal(kernel: FrozenKernel, layout: packing.Layout) -> LearnedProposal | None:
-    """The learned proposal of a frozen kernel.
+def learned_proposal(kernel: Any, layout: packing.Layout) -> LearnedProposal | None:
+    """The learned proposal of a kernel.
 
     Args:
-      kernel: frozen.
+      kernel: that drew.
       layout: of its state.
 
     Returns:
-      `None` for preconditioners that are not linear maps.
+      `None` for preconditioners that are not linear maps, and for kernels that have learned none.
     """
-    preconditioner = geometry.resolve(kernel.parameters['preconditioner'], layout.event)
+    if isinstance(kernel, FrozenNUTS):
+        preconditioner = kernel.parameters['metric'].preconditioner
+    elif isinstance(kernel, FrozenKernel):
+        preconditioner = kernel.parameters['preconditioner']
+    else:
+        return None
+    preconditioner = geometry.resolve(preconditioner, layout.event)
     if not isinstance(preconditioner, Preconditioner):
         return None
     parameters = kernel.parameters['parameters_of_preconditioner']

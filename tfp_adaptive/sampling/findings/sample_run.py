@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import packing
-from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.sampling import coordinates
 from tfp_adaptive.sampling.findings import convergence, export
 from tfp_adaptive.sampling.findings.diagnostics import Diagnostics
@@ -129,10 +128,9 @@ class SampleRun:
     def learned(self) -> LearnedProposal | None:
         """The learned proposal; `None` if it is no linear map, or the kernel does not learn one.
 
-        It is one for the entropy, gradient and windowed HMC families and `AdaptiveMetropolis`.
+        It is one for the entropy and gradient families, `WindowedHMC`, `WindowedNUTS` and
+        `AdaptiveMetropolis`.
         """
-        if not isinstance(self.frozen_kernel, FrozenKernel):
-            return None
         return learned_proposal(self.frozen_kernel, self.layout)
 
     @property
