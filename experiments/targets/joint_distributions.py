@@ -139,6 +139,41 @@ def horseshoe() -> Any:
     return model.experimental_pin(y=y)
 
 
+def heavy_errors() -> Any:
+    """A line through 80 points whose errors have heavy tails, with unknown degrees of freedom."""
+    rng = np.random.default_rng(158)
+    x = _f32(rng.normal(size=80))
+    y = _f32(0.5 - x + 0.4 * rng.standard_t(3.0, size=80))
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        degrees = yield tfd.Gamma(2.0, 0.1, name='degrees')
+        line = yield tfd.Sample(tfd.Normal(0.0, 10.0), 2, name='line')
+        s = yield tfd.HalfNormal(5.0, name='s')
+        yield tfd.StudentT(degrees, line[0] + line[1] * x, s, name='y')
+
+    return model.experimental_pin(y=y)
+
+
+def process() -> Any:
+    """A Gaussian process with noise at 30 places, and its three scales; simulated."""
+    rng = np.random.default_rng(159)
+    x = np.sort(rng.uniform(-5, 5, size=30))
+    y = _f32(np.cos(x) + 0.3 * rng.normal(size=30))
+    squares = _f32((x[:, np.newaxis] - x) ** 2)
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+        length = yield tfd.Gamma(25.0, 4.0, name='length')
+        height = yield tfd.HalfNormal(2.0, name='height')
+        noise = yield tfd.HalfNormal(1.0, name='noise')
+        covariance = height**2 * tf.exp(-squares / (2 * length**2))
+        covariance += (noise**2 + 1e-6) * tf.eye(30)
+        yield tfd.MultivariateNormalTriL(tf.zeros(30), tf.linalg.cholesky(covariance), name='y')
+
+    return model.experimental_pin(y=y)
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     'eight schools': schools,
     'eight schools; errors / 10': lambda: schools(0.1),
@@ -148,5 +183,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     'nested': nested,
     'rates': rates,
     'horseshoe': horseshoe,
+    'heavy errors': heavy_errors,
+    'process': process,
 }
 """label -> function that makes a joint distribution, pinned but for the funnel."""
+OF_CONSTANTS = ('heavy errors', 'process')
+"""Those without parts whose location or scale depends on others."""

@@ -1,9 +1,13 @@
 """Bijectors of TFP that are mended while a model is evaluated."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from tensorflow_probability.python.bijectors import softplus as softplus_module
 
 from tfp_adaptive.sampling.targets import bijectors
 from tfp_adaptive.sampling.targets.distributions import from_distribution
@@ -169,3 +173,74 @@ def test_positive_parts_of_joint_distributions_are_logarithms(kind):
     np.testing.assert_allclose(
         model.log_prob_fn(*free), expected + free[0] + free[1], rtol=1e-4, atol=1e-4
     )
+
+
+_EYE = np.diag([1.0, 2.0, 0.5])
+_CURVED = {
+    'lkj': tfd.LKJ(3, tf.constant(1.5, tf.float64)),
+    'lkj, factor': tfd.LKJ(3, tf.constant(1.5, tf.float64), input_output_cholesky=True),
+    'cholesky lkj': tfd.CholeskyLKJ(3, tf.constant(1.5, tf.float64)),
+    'wishart': tfd.WishartTriL(tf.constant(5.0, tf.float64), _EYE),
+    'wishart, factor': tfd.WishartTriL(
+        tf.constant(5.0, tf.float64), _EYE, input_output_cholesky=True
+    ),
+    'von mises-fisher': tfd.VonMisesFisher(tf.constant([0.0, 0.6, -0.8], tf.float64), 2.0),
+    'power spherical': tfd.PowerSpherical(tf.constant([0.0, 0.6, -0.8], tf.float64), 2.0),
+    'sphere': tfd.SphericalUniform(3, dtype=tf.float64),
+}
+
+
+def _entries(label, draw):
+    """That the density is of: of factors of a matrix those of the matrix."""
+    if draw.shape.rank == 1:
+        return draw
+    if 'factor' in label:
+        draw = tf.linalg.matmul(draw, draw, transpose_b=True)
+    rows, columns = np.tril_indices(3, -1 if 'lkj' in label else 0)
+    return tf.gather_nd(draw, np.stack([rows, columns], axis=-1))
+
+
+@pytest.mark.parametrize('label', _CURVED)
+def test_densities_count_the_volume_that_they_are_of(label):
+    """By the derivatives of the entries: half the log-determinant of J^T J."""
+    distribution = _CURVED[label]
+    model = from_distribution(distribution, takes_logs=True)
+    draws = distribution.sample(4, seed=(0, 1))
+    (free,) = model.unconstrain([draws])
+    (again,) = model.constrain([free])
+    np.testing.assert_allclose(again, draws, rtol=1e-5, atol=1e-6)
+    values = model.log_prob_fn(free)
+    for x, draw, value in zip(free, draws, values, strict=True):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            entries = _entries(label, model.constrain([x[tf.newaxis]])[0][0])
+        jacobian = tape.jacobian(entries, x).numpy()
+        volume = np.linalg.slogdet(jacobian.T @ jacobian)[1] / 2
+        np.testing.assert_allclose(value, distribution.log_prob(draw) + volume, rtol=1e-5)
+
+
+def test_two_threads_leave_tfp_as_it_was():
+    """The second to enter must not put back what the first has set."""
+    before = softplus_module._stable_grad_softplus
+    first_is_inside, second_began, first_has_left = (threading.Event() for _ in range(3))
+
+    def first():
+        with bijectors.mended():
+            first_is_inside.set()
+            second_began.wait(10)
+            # without a lock the second is inside before the first leaves
+            time.sleep(0.2)
+        first_has_left.set()
+
+    def second():
+        first_is_inside.wait(10)
+        second_began.set()
+        with bijectors.mended():
+            first_has_left.wait(10)
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert softplus_module._stable_grad_softplus is before

@@ -6,9 +6,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.sampling.kept import kept_with
+from tfp_adaptive.sampling.targets.callables import from_callable
 from tfp_adaptive.sampling.targets.density import Density
 from tfp_adaptive.sampling.targets.dispersed import dispersed
 from tfp_adaptive.sampling.targets.distributions import from_distribution
+from tfp_adaptive.sampling.targets.fingerprint import fingerprint
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.models import make_model
 from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start
@@ -340,3 +342,29 @@ def test_misuse_names_the_argument(case, stateless_seed):
     arguments, error, message = MISUSES[case]
     with pytest.raises(error, match=message):
         start_of(stateless_seed=stateless_seed, **arguments)
+
+
+@pytest.mark.parametrize('batch', [(10,), (2, 5), ()])
+@pytest.mark.parametrize(
+    'other',
+    [
+        lambda x: -tf.reduce_sum(tf.square(x), axis=-1) / 200 - 1e5,
+        lambda x: tf.where(
+            tf.reduce_all(tf.abs(x) < 0.7, axis=-1),
+            -tf.reduce_sum(tf.square(x), axis=-1) / 2 - 1e5,
+            -np.inf,
+        ),
+    ],
+    ids=['wider', 'bounded'],
+)
+def test_a_density_that_differs_far_out_is_another_one(other, batch):
+    """Near the start rounding hides it: a large constant, as of many rows of data."""
+
+    def before(x):
+        return -tf.reduce_sum(tf.square(x), axis=-1) / 2 - 1e5
+
+    state = tf.zeros([*batch, 3])
+    one, two = (from_callable(density, state, None) for density in (before, other))
+    found = fingerprint(one, [state])
+    assert found.mismatch(one) is None
+    assert found.mismatch(two, 4) is not None

@@ -15,6 +15,7 @@ from tensorflow.compat.v2 import linalg as linalg_of_tfp
 from tensorflow.python.ops import linalg_ops
 
 from tfp_adaptive.internal import devices, factorization
+from tfp_adaptive.internal.replaced import replaced
 
 _NAME = 'cholesky'
 _PLACES = (tf.linalg, linalg_of_tfp, linalg_ops)
@@ -60,11 +61,5 @@ def for_xla() -> Iterator[None]:
     if devices.has_accelerator():
         yield
         return
-    own = [getattr(place, _NAME) for place in _PLACES]
-    try:
-        for place in _PLACES:
-            setattr(place, _NAME, _cholesky)
+    with replaced([(place, _NAME, _cholesky) for place in _PLACES]):
         yield
-    finally:
-        for place, function in zip(_PLACES, own, strict=True):
-            setattr(place, _NAME, function)

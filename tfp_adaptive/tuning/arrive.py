@@ -42,6 +42,7 @@ class Arrival(NamedTuple):
       is_funnel: scalar bool; the descents ended at very different densities, and all chains stay.
       resolved: [C, D], the first place on the way where rounding leaves the log-density less than a
         nat uncertain, or the start if there was none. A `walk` can begin there.
+      end: [C, D], where the descents led; as `position`, but for funnels.
       num_gradients: scalar int32, gradients a chain took.
       num_values: scalar int32, log-densities without gradient a chain took.
     """
@@ -50,6 +51,7 @@ class Arrival(NamedTuple):
     is_restarted: Tensor
     is_funnel: Tensor
     resolved: Tensor
+    end: Tensor
     num_gradients: Tensor
     num_values: Tensor
 
@@ -131,13 +133,13 @@ def arrive(target: LogDensity, position: Tensor, seed: Tensor, max_gradients: Te
     donor, is_restarted = donors.choose(can_give, is_lost, donor_seed)
     best = tf.nest.map_structure(lambda x: tf.gather(x, donor), best)
     moved, num_values = _draw_near(target, best, width, draw_seed)
-    is_restarted &= ~is_funnel
-    has_moved = (has_moved & ~is_funnel) | is_restarted
+    end = chains.where(has_moved | is_restarted, moved, position)
     return Arrival(
-        position=chains.where(has_moved, moved, position),
-        is_restarted=is_restarted,
+        position=tf.where(is_funnel, position, end),
+        is_restarted=is_restarted & ~is_funnel,
         is_funnel=is_funnel,
         resolved=path.resolved,
+        end=end,
         num_gradients=path.num_gradients,
         num_values=path.num_values + num_values,
     )

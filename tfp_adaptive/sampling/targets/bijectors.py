@@ -8,6 +8,11 @@ in raw units. The sigmoid has none anywhere.
 
 That of Wishart distributions takes the softplus of the diagonal of the Cholesky factor twice. So
 none of its entries can be below log 2, and a smaller covariance would be cut off without a word.
+Wishart and LKJ distributions whose draws are Cholesky factors have the density of the matrix, with
+whose volume the bijector must count; and that of LKJ distributions counts the diagonal of ones as
+if it were free.
+
+That of distributions on a sphere reaches its positive orthant alone.
 
 That of `tfd.Sample` of an independent set of n positive or bounded numbers counts its Jacobian as
 often as the set is repeated.
@@ -27,6 +32,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability.python.bijectors import sigmoid as sigmoid_module
 from tensorflow_probability.python.bijectors import softplus as softplus_module
+
+from tfp_adaptive.internal.replaced import replaced
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -51,15 +58,84 @@ def _cutoff(dtype):
     return tf.constant(-20.0 if dtype == tf.float64 else -9.0, dtype)
 
 
+class _OntoMatrices(tfb.Bijector):
+    """By way of Cholesky factors, with the volume of the matrices whether or not these are draws.
+
+    Parameters by the names of the constructor:
+      factor: bijector onto factors.
+      log_volume: L -> log-determinant of L -> L L^T on what is free.
+      is_factor: whether L itself is the draw.
+      dtype: of draws.
+    """
+
+    def __init__(self, factor, log_volume, is_factor, dtype):
+        """Initializes this bijector."""
+        parameters = dict(locals())
+        self._factor, self._log_volume, self._is_factor = factor, log_volume, is_factor
+        super().__init__(
+            forward_min_event_ndims=1, inverse_min_event_ndims=2, dtype=dtype, parameters=parameters
+        )
+
+    def _forward(self, x):
+        factor = self._factor.forward(x)
+        return factor if self._is_factor else tf.linalg.matmul(factor, factor, transpose_b=True)
+
+    def _inverse(self, y):
+        return self._factor.inverse(y if self._is_factor else tf.linalg.cholesky(y))
+
+    def _forward_log_det_jacobian(self, x):
+        log_det = self._factor.forward_log_det_jacobian(x, event_ndims=1)
+        return log_det + self._log_volume(self._factor.forward(x))
+
+    def _forward_event_shape(self, input_shape):
+        return self._factor.forward_event_shape(input_shape)
+
+    def _inverse_event_shape(self, output_shape):
+        return self._factor.inverse_event_shape(output_shape)
+
+
 def of_wishart(distribution: Any) -> Any:
     """From the real line to the support of a Wishart distribution.
 
     Args:
       distribution: it; the factors may be its own parts.
     """
-    factor = tfb.FillScaleTriL(diag_shift=None)
-    is_factor = distribution.input_output_cholesky
-    return factor if is_factor else tfb.Chain([tfb.CholeskyOuterProduct(), factor])
+    return _OntoMatrices(
+        tfb.FillScaleTriL(diag_shift=None),
+        lambda factor: tfb.CholeskyOuterProduct().forward_log_det_jacobian(factor, event_ndims=2),
+        distribution.input_output_cholesky,
+        distribution.dtype,
+    )
+
+
+def of_lkj(distribution: Any) -> Any:
+    """From the real line to correlation matrices.
+
+    Args:
+      distribution: `tfd.LKJ`; the factors may be its own parts.
+    """
+    return _OntoMatrices(
+        tfb.CorrelationCholesky(),
+        _log_volume_of_correlations,
+        distribution.input_output_cholesky,
+        distribution.dtype,
+    )
+
+
+def _log_volume_of_correlations(factor):
+    """L_jj enters the correlations of all later rows with row j."""
+    weights = tf.cast(tf.range(factor.shape[-1] - 1, -1, -1), factor.dtype)
+    return tf.reduce_sum(weights * tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
+
+
+def of_sphere(distribution: Any) -> Any:
+    """From the real line to all of a sphere.
+
+    Args:
+      distribution: on it.
+    """
+    del distribution
+    return tfb.UnitVector()
 
 
 _of_sample_in_tfp = tfd.Sample._default_event_space_bijector
@@ -103,12 +179,15 @@ def in_logs(distribution: Any) -> Any:
     return tfb.Chain([*outer, *shift, tfb.Exp()]) if outer or shift else tfb.Exp()
 
 
+_ON_SPHERES = (tfd.VonMisesFisher, tfd.PowerSpherical, tfd.SphericalUniform)
 _IN_LOGS = (tfd.Distribution, 'experimental_default_event_space_bijector', in_logs)
 _REPLACED: tuple[tuple[Any, str, Callable], ...] = (
     (softplus_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_grad_softplus', softplus),
     (sigmoid_module, '_stable_sigmoid', sigmoid),
     (tfd.WishartLinearOperator, '_default_event_space_bijector', of_wishart),
+    (tfd.LKJ, '_default_event_space_bijector', of_lkj),
+    *((kind, '_default_event_space_bijector', of_sphere) for kind in _ON_SPHERES),
     (tfd.Sample, '_default_event_space_bijector', of_sample),
 )
 
@@ -120,12 +199,5 @@ def mended(takes_logs: bool = False) -> Iterator[None]:
     Args:
       takes_logs: whether `in_logs` is among them. Default `False`.
     """
-    replaced = [*_REPLACED, *([_IN_LOGS] if takes_logs else [])]
-    own = [getattr(owner, name) for owner, name, _ in replaced]
-    try:
-        for owner, name, function in replaced:
-            setattr(owner, name, function)
+    with replaced([*_REPLACED, *([_IN_LOGS] if takes_logs else [])]):
         yield
-    finally:
-        for (owner, name, _), function in zip(replaced, own, strict=True):
-            setattr(owner, name, function)

@@ -1,5 +1,6 @@
 """A density by its values at a few points: whether it is still the one that was compiled."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from tfp_adaptive.sampling.targets.model import Model
 
 _SEED = (0x70726F62, 0)  # any constant: the same points in every process
 _RADIUS = 0.1
+_DISTANCES = (1.0, 10.0, 30.0)
 _TOLERANCE = 100
 _NUM_CHAINS = 3
 
@@ -51,11 +53,14 @@ def fingerprint(model: Model, parts: list) -> Fingerprint:
       model: the target.
       parts: unconstrained, [*batch, *event].
     """
+    ranks = [len(shape) for shape in model.event_shapes] or [
+        max(part.shape.rank - 1, 0) for part in parts
+    ]
     for radius in (_RADIUS, _RADIUS**3, 0.0):
         seeds = random.split(tf.constant(_SEED), len(parts))
         points = [
-            part + radius * random.normal(part.shape, seed, part.dtype)
-            for part, seed in zip(parts, seeds, strict=True)
+            part + radius * _distances(part, rank) * random.normal(part.shape, seed, part.dtype)
+            for part, seed, rank in zip(parts, seeds, ranks, strict=True)
         ]
         try:
             log_probs = _log_probs(model, points)
@@ -67,6 +72,13 @@ def fingerprint(model: Model, parts: list) -> Fingerprint:
         if np.isfinite(log_probs).any():
             break
     return Fingerprint(points, log_probs)
+
+
+def _distances(part, event_rank):
+    """Of every chain, in turn: near points alone do not tell a wide density from a wider one."""
+    batch_shape = part.shape[: part.shape.rank - event_rank]
+    index = np.arange(math.prod(batch_shape)).reshape([*batch_shape, *[1] * event_rank])
+    return tf.constant(np.take(_DISTANCES, index, mode='wrap'), part.dtype)
 
 
 def _log_probs(model, points) -> np.ndarray:

@@ -237,9 +237,9 @@ def _arrived(density: Density) -> tuple[list, int]:
         target = log_density.packed_log_density(density.model.log_prob_fn, layout, parts)
         position = packing.pack(layout, parts)
         found = arrive(target, position, seed, tf.constant(_MAX_GRADIENTS))
-        position = tf.where(found.is_funnel, found.resolved, found.position)
         count = found.num_gradients + found.num_values
-        return packing.unpack(layout, position, [_NUM_CHAINS], like=parts), count
+        # medians over chains forgive those that a funnel leads astray
+        return packing.unpack(layout, found.end, [_NUM_CHAINS], like=parts), count
 
     parts, count = Compiled(run)(dispersed(density, _NUM_CHAINS, start_seed))
     return list(parts), int(count)
