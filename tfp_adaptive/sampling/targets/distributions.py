@@ -1,6 +1,5 @@
 """TFP distributions and Inference Gym models as targets: they know their own parts."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,8 +129,12 @@ def _with_bijector(target, log_prob, make_bijector, *, takes_logs=False, names=N
     event_shapes = tuple(
         tuple(shape.as_list()) for shape in shapes(bijector.inverse_event_shape(packed_shapes))
     )
-    if any(math.prod(shape) == 0 for shape in event_shapes):
-        raise ValueError(f'every part of `target` needs a non-empty event; got {own_shapes}.')
+    empty = [name for name, shape in zip(own_names, event_shapes, strict=True) if 0 in shape]
+    if empty:
+        raise ValueError(
+            f'`target` has nothing to sample in {empty[0]!r}: give it a non-empty event, or, if it '
+            'is a tfd.Deterministic, compute it in the model without it.'
+        )
     event_ndims = tf.nest.pack_sequence_as(structure, [len(shape) for shape in event_shapes])
 
     def log_prob_fn(*parts):
@@ -197,7 +200,8 @@ def _check_support(target):
     if bijector is None:
         raise TypeError(
             '`target` has a part without a map from the real line onto its support, such as the '
-            'counts of a Poisson: pin it with `experimental_pin`, or sum it out of the model.'
+            'counts of a Poisson: pin it with `experimental_pin`, or sum it out of the model. TFP '
+            'has none for mixtures, either: pass the `log_prob` of one with an `initial_state`.'
         )
 
 
