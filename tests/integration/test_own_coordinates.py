@@ -124,6 +124,10 @@ def test_back_to_the_space_of_the_model(posterior, seed):
     assert type(again) is type(run.states)
     for one, other in zip(again, run.states, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    # NumPy's own dtype is float64
+    wide = tf.nest.map_structure(lambda part: np.asarray(part, float), run.unconstrained_states)
+    for one, other in zip(run.constrain(wide), again, strict=True):
+        np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match='`unconstrained_states` must have the structure'):
         run.constrain(run.unconstrained_states[0])
     mu, tau, e = run.unconstrained_states

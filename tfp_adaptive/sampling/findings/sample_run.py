@@ -169,7 +169,8 @@ class SampleRun:
         shapes = self.layout.event_shapes
         try:
             tf.nest.assert_same_structure(self.final_state, unconstrained_states, check_types=False)
-            parts = [tf.convert_to_tensor(part) for part in tf.nest.flatten(unconstrained_states)]
+            dtype = tf.nest.flatten(self.final_state)[0].dtype
+            parts = [tf.cast(part, dtype) for part in tf.nest.flatten(unconstrained_states)]
             batch_shape = parts[0].shape[: parts[0].shape.rank - len(shapes[0])]
             for part, shape in zip(parts, shapes, strict=True):
                 part.shape.assert_is_compatible_with([*batch_shape, *shape])

@@ -58,7 +58,7 @@ def _cutoff(dtype):
     return tf.constant(-20.0 if dtype == tf.float64 else -9.0, dtype)
 
 
-class _OntoMatrices(tfb.Bijector):
+class _OntoMatrices(tfp.bijectors.Bijector):
     """By way of Cholesky factors, with the volume of the matrices whether or not these are draws.
 
     Parameters by the names of the constructor:
