@@ -95,6 +95,60 @@ def test_functions_are_their_code_and_what_it_refers_to():
     assert before != signature(with_global, 'f')
 
 
+CONFIG, TABLE = {'factor': 2.0}, np.ones(3)
+
+
+class Step:
+    """A callable object with a setting."""
+
+    def __init__(self):
+        self.size = 0.1
+
+    def __call__(self, state):
+        return self.size * state
+
+
+def test_what_changes_within_an_object_tells_it_apart():
+    """Of mutable globals and of objects that are no records; texts stay, as counts may be there."""
+
+    def with_config(x):
+        return x * CONFIG['factor'] + TABLE
+
+    step = Step()
+
+    def change_config():
+        CONFIG['factor'] = 3.0
+
+    def change_table():
+        TABLE[0] = 2.0
+
+    def change_step():
+        step.size = 0.2
+
+    for value, change in (
+        (with_config, change_config),
+        (with_config, change_table),
+        (step, change_step),
+        (step.__call__, change_step),
+        (types.SimpleNamespace(step=1), None),
+    ):
+        before = signature(value, 'f')
+        assert signature(value, 'f') == before
+        if change is None:
+            value.step = 2
+        else:
+            step.size = 0.1
+            before = signature(value, 'f')
+            change()
+        after = signature(value, 'f')
+        assert after != before
+        assert {k: v.text for k, v in after.items()} == {k: v.text for k, v in before.items()}
+    function = tf.function(lambda x: 2 * x)
+    before = signature(function, 'f')
+    function(tf.zeros([2]))
+    assert signature(function, 'f') == before
+
+
 def test_what_refers_to_itself_ends():
     def recursive(n):
         return recursive(n - 1)

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_LIBRARIES = ('tensorflow', 'tensorflow_probability', 'keras', 'tf_keras')
 _UNSEEN = ('name', 'self', '__class__')
 GLOBALS = 'globals'
 """In the path of a function that another one names: part of its code, and no setting."""
@@ -113,7 +114,29 @@ def _parts(value):
         return Same(type(value)), [
             (k, v) for k, v in sorted(parameters.items()) if k not in _UNSEEN
         ]
-    return Same(value), []
+    return (Same(value), _content(value)), []
+
+
+def _content(value):
+    """What may change within an object that stays the same: its numbers, texts and arrays.
+
+    Objects of libraries keep counts of their own, which say nothing.
+    """
+    is_of_library = type(value).__module__.partition('.')[0] in _LIBRARIES
+    if is_of_library or isinstance(value, types.ModuleType):
+        return ()
+    if isinstance(value, np.ndarray):
+        return (_digest(value),)
+    if isinstance(value, (list, tuple)):
+        items = list(enumerate(value))
+    else:
+        found = value if isinstance(value, dict) else getattr(value, '__dict__', {})
+        items = list(found.items())
+    return tuple(
+        (key, _digest(each) if isinstance(each, np.ndarray) else each)
+        for key, each in items
+        if isinstance(each, (*_PLAIN, np.ndarray))
+    )
 
 
 def _function_parts(function):
@@ -130,7 +153,7 @@ def _function_parts(function):
         if inspect.isfunction(value) and value.__globals__ is module:
             children.append((f'{GLOBALS}.{name}', value))
         else:
-            token.append(Same(value))
+            token.append((Same(value), _content(value)))
     return tuple(token), children
 
 
