@@ -224,3 +224,17 @@ def test_slopes_and_intercepts_that_vary_together(seed):
     assert run.diagnostics.num_sampling_gradients <= 2001
     assert run.diagnostics.min_ess > 1000
     assert not run.warnings
+
+
+@pytest.mark.parametrize('order', [(True, False), (False, True)])
+def test_the_coordinates_are_those_asked_for_whatever_was_before(order, seed):
+    """Of one target without parts that depend on others: its positive parts alone differ."""
+    target = tfp.distributions.Gamma(2.0, 0.01)
+    settings = {'num_warmup_steps': 20, 'num_chains': 4, 'seed': seed, 'progress': False}
+    settings |= {'jit_compile': False, 'kernel': tfpa.GradientAdaptiveMALA}
+    for is_on in order:
+        run = tfpa.sample(target, 20, reparameterize=is_on, **settings)
+        free = np.asarray(run.unconstrained_states)
+        expected = np.log(run.states) if is_on else tfp.math.softplus_inverse(run.states)
+        np.testing.assert_allclose(free, expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(run.constrain(run.unconstrained_states), run.states, rtol=1e-4)

@@ -162,6 +162,7 @@ def _with_bijector(target, log_prob, make_bijector, *, takes_logs=False, names=N
         event_shapes=event_shapes,
         own_event_ranks=tuple(shape.rank for shape in own_shapes),
         dtype=dtypes[0],
+        takes_logs=takes_logs,
         **settings,
     )
 

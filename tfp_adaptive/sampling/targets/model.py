@@ -33,6 +33,7 @@ class Model:
       prior: (num_chains, seed) -> list of parts in the model's space, or `None`.
       is_prior: whether the target is the prior itself.
       is_vectorized: whether it was written for one chain and is mapped over several.
+      takes_logs: whether positive parts are sampled as logarithms.
       informations: `location_scale.Information` of parts in coordinates of their own.
       num_gradients: of a chain, that it took to find these coordinates.
     """
@@ -49,10 +50,11 @@ class Model:
     prior: Callable | None = None
     is_prior: bool = False
     is_vectorized: bool = False
+    takes_logs: bool = False
     informations: tuple = ()
     num_gradients: int = 0
 
     @property
     def is_reparameterized(self) -> bool:
-        """Whether some parts are in coordinates of their own."""
-        return bool(self.informations)
+        """Whether some parts may be in other coordinates than those of the target's bijector."""
+        return self.takes_logs or bool(self.informations)

@@ -101,7 +101,7 @@ def find_start(
       ValueError: if no start is found, a shape is wrong, or chains are not kept apart.
     """
     own = tuple(np.asarray(each).tobytes() for each in tf.nest.flatten(model.informations))
-    key = ('density', repr(model.structure), own)
+    key = ('density', repr(model.structure), model.takes_logs, own)
     found = kept.get(key)
     density = Density(model) if found is None else found[0]
     num_moved = 0
