@@ -280,5 +280,5 @@ def test_moves_with_a_delayed_rejection_are_refused(width):
 
 def test_a_kernel_without_parameters_is_refused():
     run = dataclasses.replace(runs.gaussian_run(), frozen_kernel=object())
-    with pytest.raises(ValueError, match='not one of this package'):
+    with pytest.raises(ValueError, match='can be drawn'):
         tfpa.plots.trajectories(run)
