@@ -30,19 +30,28 @@ def initial_monotone(draws: np.ndarray) -> np.ndarray:
     return num_draws / np.maximum(1, -1 + 2 * np.sum(np.maximum(pairs, 0), axis=0))
 
 
-def smallest(states: np.ndarray) -> tuple[float, float]:
-    """Smallest effective sample size over all coordinates of q and q^2, and largest R-hat.
+def of_squares_too(states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Effective sample sizes of q and of q^2, and R-hat, each [d].
 
     Other samplers are published with the size of q^2, and not with that of squared deviations,
     which diagnostics of the package have.
 
     Args:
-      states: [N, C, d]; all chains count together, and chains that do not mix at all give about C.
+      states: [N, C, d]; all chains count together.
     """
-    sizes, rhats = [], []
+    found = []
     for draws in np.array_split(states, -(-states.shape[-1] // _MAX_COLUMNS), axis=-1):
         draws = np.asarray(draws, np.float64)
         ess, _, rhat = tfpa.sampling.diagnose(draws, 1)
-        sizes += [ess, tfpa.sampling.diagnose(np.square(draws), 1)[0]]
-        rhats.append(rhat)
-    return float(np.min(np.concatenate(sizes))), float(np.max(np.concatenate(rhats)))
+        found.append([ess, tfpa.sampling.diagnose(np.square(draws), 1)[0], rhat])
+    return tuple(np.concatenate(figure) for figure in zip(*found, strict=True))
+
+
+def smallest(states: np.ndarray) -> tuple[float, float]:
+    """Smallest effective sample size over all coordinates of q and q^2, and largest R-hat.
+
+    Args:
+      states: [N, C, d]; all chains count together, and chains that do not mix at all give about C.
+    """
+    ess, ess_of_squares, rhat = of_squares_too(states)
+    return float(np.min([ess, ess_of_squares])), float(np.max(rhat))

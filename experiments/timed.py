@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-import tfp_adaptive as tfpa
-from experiments import programs, targets
+from experiments import effective_size, programs, targets
 
 _ADAPTATION_FRACTION = 0.8
 
@@ -160,7 +159,7 @@ def figures(draws: Draws, reference: targets.Moments | None = None) -> dict[str,
       draws: of one seed.
       reference: known moments of the coordinates.
     """
-    ess, ess_of_squares, rhat = tfpa.sampling.diagnose(draws.states, 1)
+    ess, ess_of_squares, rhat = effective_size.of_squares_too(np.asarray(draws.states))
     min_ess, mean_ess = (float(f([ess, ess_of_squares])) for f in (np.min, np.mean))
     num_chains = draws.states.shape[1]
     in_all = draws.num_warmup_gradients + 2 * draws.num_warmup_products + draws.num_gradients

@@ -61,7 +61,9 @@ class MarginalKernel(base.SamplerKernel):
             estimate = self.parameters['estimator'].log_likelihood
             change = estimate(moved, *parts) - estimate(noise, *parts)
             # of two estimates of zero, NaN
-            return tf.where(tf.math.is_nan(change), np.inf, tf.square(change))
+            return tf.where(
+                tf.math.is_nan(change), tf.constant(np.inf, change.dtype), tf.square(change)
+            )
 
         changes = [square(tf.constant(index)) for index in range(num_repeats)]
         return tf.reduce_mean(tf.stack(changes)) / 2
