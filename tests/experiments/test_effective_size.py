@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.signal
 
+import tfp_adaptive as tfpa
 from experiments import effective_size
 
 
@@ -63,3 +64,18 @@ def test_smallest_sees_the_squares(rng):
     states = size * rng.choice([-1.0, 1.0], size=size.shape)
     min_ess, _ = effective_size.smallest(states)
     assert min_ess < 30
+
+
+def test_squares_are_about_zero(rng):
+    """As others publish them, and unlike those of diagnostics, which are about the mean."""
+    draws = np.zeros([1000, 4, 300])
+    for i in range(1, 1000):
+        draws[i] = -0.9 * draws[i - 1] + rng.normal(size=[4, 300])
+    draws += 100.0
+    ess, ess_of_squares, rhat = effective_size.of_squares_too(draws)
+    expected = tfpa.sampling.diagnose(np.square(draws), 1)[0]
+    np.testing.assert_allclose(ess_of_squares, expected, rtol=1e-6)
+    assert ess_of_squares.min() > 10 * tfpa.sampling.diagnose(draws, 1)[1].max()
+    least, largest = effective_size.smallest(draws)
+    assert least == min(ess.min(), ess_of_squares.min())
+    assert largest == rhat.max()

@@ -181,6 +181,8 @@ def test_all_chains_stay_where_descents_end_at_very_different_densities(rng, see
     arrival = run(volatility, position, seed)
     assert arrival.is_funnel
     assert not np.any(arrival.is_restarted)
+    # though descents led elsewhere
+    assert np.all(volatility(arrival.end) > volatility(position))
     np.testing.assert_array_equal(arrival.position, position)
 
 

@@ -15,6 +15,7 @@ from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.information import in_own_coordinates
 from tfp_adaptive.sampling.targets.location_scale import Information
 from tfp_adaptive.sampling.targets.own_coordinates import OwnCoordinates
+from tfp_adaptive.tuning.arrive import arrive
 
 tfd = tfp.distributions
 ROOT = tfd.JointDistributionCoroutine.Root
@@ -287,6 +288,31 @@ def test_scales_of_either_sign(is_vector):
     [found] = informations_of(model.experimental_pin(y=y))
     np.testing.assert_allclose(found.precision, 400, rtol=0.05)
     np.testing.assert_allclose(found.centre, y, atol=0.01)
+
+
+def test_a_funnel_on_the_way_changes_nothing(monkeypatch):
+    """Places are the ends of descents, also of those that are taken for a funnel's."""
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def joint():
+        tau = yield tfd.HalfNormal(1.0, name='tau')
+        noise = yield tfd.HalfNormal(1.0, name='noise')
+        z = yield tfd.Sample(tfd.Normal(0.0, tau), 3, name='z')
+        yield tfd.Normal(z, noise * tf.ones([20, 3]), name='y')
+
+    y = np.array([-1.0, 0.5, 1.0]) + 0.1 * np.random.default_rng(0).normal(size=[20, 3])
+    target = joint.experimental_pin(y=y.astype(np.float32))
+    [expected] = informations_of(target)
+    np.testing.assert_allclose(expected.precision, 20 / 0.1**2, rtol=0.5)
+
+    def in_funnel(density, position, *others):
+        found = arrive(density, position, *others)
+        return found._replace(is_funnel=tf.constant(True), position=position)
+
+    monkeypatch.setattr(information, 'arrive', in_funnel)
+    [found] = informations_of(target)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_what_two_levels_say():

@@ -1,6 +1,7 @@
 """Gaussian proposals of the pseudo-marginal family: where the covariance comes from.
 
-All of them are q' ~ N(q + S g / 2, S) with g a score, or 0, and differ in S.
+All of them are q' ~ N(q + s S g / 2, S) with g a score, or 0, and differ in S. The share s is one
+unless a step is so long that the drift would overshoot (`kernels/marginal.py`).
 
 Notation (C chains, D event size, M lanes):
     eps   step size;  Sigma = C C^T  the learned covariance
