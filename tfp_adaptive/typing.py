@@ -99,13 +99,13 @@ class Preconditioner(NamedTuple):
     retract: Callable[[Any, Any], Any]
     """(parameters, tangent) -> parameters after the step; a zero tangent changes nothing."""
     probe: Callable[[Tensor, Tensor], Tensor] = lambda signs, coin: signs
-    """(signs [C, D] of -1 and 1, coin [C] of 0 and 1) -> probe [C, D] with identity covariance:
-    a family that treats blocks of coordinates differently keeps their noises apart."""
+    """(signs [C, D] of -1, 1, coin [C] of 0, 1) -> probe [C, D]; blocks may have their own noise."""
     prepare: Callable[[Any], Any] = lambda parameters: parameters
     """parameters -> what the two products take in their place, computed once a step. A record that
     borrows another's products borrows its `prepare` too."""
     takes_scales: bool = False
     """Whether the `scale` of `init` may also be a vector [D], one guess a coordinate."""
+    takes_factor: bool = False  # or lower triangular [D, D], a guess of C itself
 
 
 class Flow(NamedTuple):

@@ -21,7 +21,6 @@ from experiments.config import Config
 from experiments.targets.gaussian import whiten
 from experiments.targets.logistic_regression import design_matrix, of_signed_design
 from tfp_adaptive.internal import devices
-from tfp_adaptive.sampling.programs.kernel_choice import default_kernel
 
 PLATFORMS = ('CPU', 'GPU')
 
@@ -30,6 +29,8 @@ _PEER_DATA = 'peers.npz'
 _INITIAL_SCALE = 0.1
 _PHI = 0.7
 _CONDITION_NUMBER = 100.0
+_LONGER_FROM = 100
+"""Dimensions with two leapfrog steps instead of one."""
 
 
 class Case(NamedTuple):
@@ -46,9 +47,11 @@ class Case(NamedTuple):
     preconditioner: Callable
 
     def kernel(self, num_adaptation_steps: int) -> tfpa.EntropyAdaptiveHMC:
-        """The kernel that `sample` takes, but for its preconditioner."""
-        return default_kernel(self.event_size)(
+        """With a velocity that is kept in part, as the default of `sample`."""
+        return tfpa.EntropyAdaptiveHMC(
             self.log_prob(),
+            num_leapfrog_steps=1 if self.event_size < _LONGER_FROM else 2,
+            momentum_refreshment=0.6,
             num_adaptation_steps=num_adaptation_steps,
             preconditioner=self.preconditioner(),
         )

@@ -98,7 +98,7 @@ def _table(entries, peers, found, settings) -> Table:
             'Devices: '
             + '; '.join(f'{platform}: {device}' for platform, device in devices.items())
             + '. All chains together; a gradient is a log-density with its gradient. The kernel is '
-            'that of `sample`: one leapfrog step below 100 dimensions, two from there on; a step '
+            'EntropyAdaptiveHMC: one leapfrog step below 100 dimensions, two from there on; a step '
             'of ChEES-HMC is a trajectory. ESS: smallest over q and q^2, from the scatter of the '
             "chains' means, so from 100 chains on only; per second of frozen steps, and of the "
             f'whole run of {settings["num_warmup_steps"]:,} steps of warm-up and '

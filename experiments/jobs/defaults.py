@@ -8,7 +8,7 @@ from experiments import samplers, targets
 from experiments.config import Config, ConfigError
 from experiments.jobs.outcome import Outcome, as_run
 from experiments.tables import Table, rhat
-from tfp_adaptive.sampling.programs.kernel_choice import MANY_DIMENSIONS, default_kernel
+from tfp_adaptive.tuning.first_metric import MANY_DIMENSIONS
 
 
 def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
@@ -22,35 +22,32 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
     rows, others, runs = [], [], []
     for label, arguments in config.chosen_targets():
         target = targets.make(**arguments)
-        keywords = default_kernel(target.event_size).keywords
-        chosen = keywords['num_leapfrog_steps'], keywords['momentum_refreshment']
         found = {}
-        for kernel in dict.fromkeys([chosen, *kernels]):
+        for kernel in [None, *kernels]:
             found[kernel] = [
-                _run(target, config.settings, seed, progress, None if kernel == chosen else kernel)
-                for seed in seeds
+                _run(target, config.settings, seed, progress, kernel) for seed in seeds
             ]
             runs += [
                 as_run(p, target=label, seed=s) for p, s in zip(found[kernel], seeds, strict=True)
             ]
-        rows.append([label, target.event_size, *_row(chosen[0], found[chosen])])
+        rows.append([label, target.event_size, *_row(found[None])])
         medians = {kernel: _median(performances) for kernel, performances in found.items()}
-        share = medians[chosen] / max(medians.values())
-        figures = [medians.get(kernel) for kernel in kernels]
-        others.append([label, target.event_size, _name(chosen), *figures, share])
+        share = medians[None] / max(medians.values())
+        others.append([label, target.event_size, *medians.values(), share])
     main = Table(
         title='Defaults: minimum ESS per gradient',
         columns=[
-            *('target', 'd', 'L', *(f'seed {seed}' for seed in seeds)),
+            *('target', 'd', *(f'seed {seed}' for seed in seeds)),
             *('median', 'max R-hat', 'acceptance', 'warm-up gradients'),
         ],
         rows=rows,
         note=(
             'ESS: smallest over all coordinates of q and of q^2, all chains together; gradients: '
             'those of sampling, of every chain. Warm-up gradients are per chain, and count a '
-            'Hessian-vector product as two. L: leapfrog steps; the default takes one below '
-            f'{MANY_DIMENSIONS} dimensions and two from there on, and draws six tenths of the '
-            "velocity's variance anew at each step."
+            'Hessian-vector product as two. The default learns with one leapfrog step, and draws '
+            "six tenths of the velocity's variance anew at each; in "
+            f'{MANY_DIMENSIONS} dimensions and more it starts from the Hessian, and its draws take '
+            'two or three steps if a trial of 200 steps says so, whose gradients are counted.'
         ),
     )
     beside = Table(
@@ -60,7 +57,7 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
         note=(
             'Minimum ESS per gradient of sampling, medians over seeds. Refreshed: share of the '
             "velocity's variance that each step draws anew. Every kernel learns for the whole "
-            'warm-up, with its own number of leapfrog steps.'
+            'warm-up, with its own number of leapfrog steps, and starts as the default does.'
         ),
     )
     return Outcome([main, beside], runs)
@@ -85,10 +82,9 @@ def _median(performances):
     return float(np.median([p.ess_per_gradient for p in performances]))
 
 
-def _row(length, performances):
+def _row(performances):
     first = performances[0]
     return [
-        length,
         *(p.ess_per_gradient for p in performances),
         _median(performances),
         rhat(max(p.max_rhat for p in performances)),

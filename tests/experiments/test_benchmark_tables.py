@@ -107,7 +107,7 @@ def test_a_preconditioner_chosen_for_the_target_is_not_the_default():
 
 
 def test_the_default_of_the_tables_is_that_of_sample():
-    assert kernels.KERNELS[ours.DEFAULT] == kernel_choice.default_kernel(50).keywords
+    assert kernels.KERNELS[ours.DEFAULT] == kernel_choice.default_kernel().keywords
 
 
 def test_what_was_not_measured_is_named():

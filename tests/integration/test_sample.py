@@ -19,7 +19,8 @@ import tfp_adaptive as tfpa
 from tests.contracts.comparisons import assert_identical
 from tests.support.statistics import largest_z, moment_z_scores
 from tfp_adaptive.sampling.programs import kernel_choice
-from tfp_adaptive.sampling.running import thinning
+from tfp_adaptive.sampling.running import arriving, thinning
+from tfp_adaptive.tuning import first_metric
 
 tfd, tfmc = tfp.distributions, tfp.mcmc
 
@@ -251,26 +252,88 @@ def test_chains_that_stay_at_one_point_try_rejected_moves_again(tmp_path, monkey
     assert again.is_delayed
 
 
-def test_many_dimensions_take_two_leapfrog_steps(monkeypatch):
-    """Those of all parts together; here `sample` is given a cheaper kernel for them."""
-    sizes, default = [], kernel_choice.default_kernel
+SIZE = first_metric.MANY_DIMENSIONS
 
-    def cheap(event_size):
-        sizes.append(event_size)
-        return make_hmc
 
-    monkeypatch.setattr(kernel_choice, 'default_kernel', cheap)
-    run(
-        lambda one, other: gaussian(one) + gaussian(other),
-        num_results=1,
-        num_warmup_steps=1,
-        initial_state=[tf.zeros([2, 50]), tf.zeros([2, 49])],
-    )
-    assert set(sizes) == {99}
-    for size, length in ((99, 1), (100, 2)):
-        settings = default(size)(gaussian, num_adaptation_steps=1).parameters
-        assert settings['num_leapfrog_steps'] == length
-        assert settings['momentum_refreshment'] == 0.6
+def rotated(size, dtype=tf.float32):
+    """A Gaussian whose deviations go from 1 to 1e3 along axes at random, and its covariance."""
+    axes, _ = np.linalg.qr(np.random.default_rng(3).normal(size=[size, size]))
+    scales = np.geomspace(1, 1e3, size)
+    root = tf.constant(axes / scales, dtype)
+    return lambda q: gaussian(tf.cast(q, dtype) @ root), axes * scales**2 @ axes.T
+
+
+one_step = functools.partial(
+    tfpa.EntropyAdaptiveHMC, num_leapfrog_steps=1, momentum_refreshment=0.6
+)
+MANY = {'initial_state': np.ones([10, SIZE], np.float32), 'num_warmup_steps': 500}
+
+
+def test_many_dimensions_start_from_the_hessian():
+    """Five hundred steps of warm-up do not learn a condition number of 1e6."""
+    target, covariance = rotated(SIZE)
+    found = run(target, num_results=1000, num_steps_between_results=0, **MANY)
+    # the arrival takes at most a quarter as many gradients as the warm-up has steps, and four
+    # log-densities beside each
+    most = 1 + 125 * 5 + 20 + 2 * SIZE // 10 + 2
+    assert 500 + 2 * SIZE // 10 < found.diagnostics.num_warmup_gradients <= 500 + most
+    ess = found.diagnostics.ess
+    assert np.min(ess) > 500
+    z, _ = moment_z_scores(found.states, np.zeros(SIZE), np.diag(covariance))
+    assert np.abs(z).max() < largest_z(z.size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arriving.first_metric, 'MANY_DIMENSIONS', SIZE + 1)
+        before = run(target, num_results=1000, num_steps_between_results=0, **MANY)
+    assert np.min(before.diagnostics.ess) < np.min(ess) / 4
+
+
+@pytest.mark.parametrize('settings', [{}, {'until': tfpa.Until(min_ess=1000, max_steps=3000)}])
+def test_longer_moves_where_chains_mix_slowly(tmp_path, settings):
+    """As in hundreds of dimensions; the run is gone on with as it began."""
+    settings = {**settings, 'checkpoint': tmp_path / 'run.npz', 'num_warmup_steps': 500}
+    settings['initial_state'] = np.ones([10, 200], np.float32)
+    found = run(num_results=1000, **settings)
+    count = len(found.states)
+    gradients = found.diagnostics.num_sampling_gradients - 201
+    # two or three of every step, at random: five standard deviations
+    assert abs(gradients - 2.5 * count) < 5 * np.sqrt(count) / 2
+    np.testing.assert_allclose(found.kernel_results.step_size, 0.75)
+    assert found.frozen_kernel.parameters['step_size'] == 0.75
+    assert 0.6 < found.diagnostics.accept_prob < 0.9
+    z, _ = moment_z_scores(found.states, np.zeros(200), np.ones(200))
+    assert np.abs(z).max() < largest_z(z.size)
+    again = run(num_results=1000, **settings)
+    assert_identical(again.states, found.states)
+    assert again.stop_reason == found.stop_reason
+
+
+def test_chains_that_mix_fast_go_on_as_they_have_learned():
+    """Those of a trial are thrown away."""
+    found = run(num_results=20, **MANY)
+    assert 'leapfrog steps' not in found.stop_reason
+    assert found.diagnostics.num_sampling_gradients == 1 + 200 + 20
+
+
+@pytest.mark.parametrize('settings', [{'num_warmup_steps': 499}, {'kernel': one_step}])
+def test_no_trial(settings):
+    """Of short warm-ups, and of kernels that were asked for."""
+    found = run(rotated(SIZE)[0], num_results=20, **MANY | settings)
+    assert found.diagnostics.num_sampling_gradients == 1 + 20
+
+
+def test_a_density_without_second_derivatives_has_no_hessian():
+    def incomplete_gamma(q):
+        return gaussian(q) + tf.reduce_sum(tf.math.igamma(1 + q**2, 1.0), axis=-1)
+
+    found = run(incomplete_gamma, num_results=20, **MANY)
+    assert found.diagnostics.num_warmup_gradients < 700
+    assert not found.diagnostics.num_divergences
+
+
+def test_the_default_kernel():
+    settings = kernel_choice.default_kernel()(gaussian, num_adaptation_steps=1).parameters
+    assert settings['num_leapfrog_steps'] == 1
+    assert settings['momentum_refreshment'] == 0.6
 
 
 def test_chains_without_a_finite_start_begin_where_others_do():

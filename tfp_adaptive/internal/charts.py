@@ -59,7 +59,7 @@ def initial_parameters(family, event_size: int, dtype, guess):
       family: a `Preconditioner` or `Flow`; one that takes a single scale is given the smallest.
       event_size: D.
       dtype: of the parameters.
-      guess: scalar or [D].
+      guess: scalar or [D]; for a family that takes one, a factor [D, D].
     """
     return family.init(event_size, dtype, guess if family.takes_scales else tf.reduce_min(guess))
 

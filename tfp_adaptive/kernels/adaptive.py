@@ -3,7 +3,7 @@
 from typing import Any
 
 from tfp_adaptive.kernels import base, frozen, gradient_adaptive
-from tfp_adaptive.kernels.geometry import initial_parameters
+from tfp_adaptive.kernels.geometry import initial_parameters, resolve
 from tfp_adaptive.typing import Controller, Entropy, LogDensity, Objective, Optimizer, Tensor
 
 _MAKERS = {
@@ -48,12 +48,21 @@ class GradientAdaptiveKernel(base.SamplerKernel):
         """`True`: each step is a Metropolis-Hastings step, exact once adaptation has ended."""
         return True
 
+    def takes_factor(self, target: LogDensity) -> bool:
+        """Whether the preconditioner can start as a dense factor.
+
+        Args:
+          target: on packed positions.
+        """
+        return getattr(resolve(self._axes.preconditioner, target.event), 'takes_factor', False)
+
     def first_preconditioner(self, target: LogDensity, stable_scale: Tensor) -> Any:
         """Parameters of the preconditioner before anything is learned.
 
         Args:
           target: on packed positions.
-          stable_scale: a stable proposal of every coordinate, [D].
+          stable_scale: a stable proposal of every coordinate, [D]; or of all together, a lower
+            triangular [D, D], if it `takes_factor`.
         """
         guess = self._axes.proposal.stable_fraction * stable_scale
         preconditioner = self._axes.preconditioner

@@ -86,7 +86,7 @@ def check_preconditioner(preconditioner, proposal: Proposal) -> None:
 
 
 def initial_parameters(preconditioner, event: Event, dtype, scale) -> Any:
-    """Parameters of a preconditioner before anything is learned; `scale` is a scalar or [D]."""
+    """Parameters of a preconditioner before anything is learned; `scale` as `init` takes it."""
     return charts.initial_parameters(resolve(preconditioner, event), event.size, dtype, scale)
 
 

@@ -51,13 +51,20 @@ def cholesky(
             retract=lambda factor, tangent: triangular.euclidean_update(factor, tangent, floor),
         ),
     )
+
+    def init(event_size, dtype, guess):
+        guess = tf.cast(guess, dtype)
+        if initial_scale is None and guess.shape.rank == 2:
+            return guess
+        scale = charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
+        return tf.linalg.diag(scale)
+
     return Preconditioner(
-        init=lambda event_size, dtype, guess: tf.linalg.diag(
-            charts.initial_scale_vector(initial_scale, guess, event_size, dtype)
-        ),
+        init=init,
         forward=lambda factor, x: tf.matmul(x, factor, transpose_b=True),
         transpose=lambda factor, x: tf.matmul(x, factor),
         log_det=triangular.log_det,
         takes_scales=True,
+        takes_factor=initial_scale is None,
         **chart._asdict(),
     )

@@ -21,7 +21,7 @@ def make_run(setup: Setup, finished: Finished) -> SampleRun:
     """
     warmup, drawn = finished.warmup, finished.drawn
     rows, last, model = drawn.rows, drawn.position, setup.start.model
-    frozen_kernel = setup.freeze(warmup, drawn.is_delayed)
+    frozen_kernel = setup.freeze(warmup, drawn.moves)
     return SampleRun(
         states=rows.states(model.structure),
         trace=rows.trace,
@@ -43,7 +43,7 @@ def make_run(setup: Setup, finished: Finished) -> SampleRun:
         names=model.names,
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
-        is_delayed=drawn.is_delayed,
+        is_delayed=drawn.moves.are_delayed,
         heaviest_tail=_heaviest_tail(setup.start, drawn, frozen_kernel),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
         constrain_parts=model.constrain,

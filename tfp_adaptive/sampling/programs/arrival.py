@@ -8,6 +8,7 @@ from tfp_adaptive.internal import log_density, packing, random
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.programs import where_xla_pays
 from tfp_adaptive.sampling.targets.starts import Start
+from tfp_adaptive.tuning import first_metric
 from tfp_adaptive.tuning.arrive import arrive
 from tfp_adaptive.tuning.first_scale import NUM_GRADIENTS, first_scale
 from tfp_adaptive.tuning.walk import MAX_STEPS, walk
@@ -19,17 +20,23 @@ class ArrivalPrograms(NamedTuple):
     Attributes:
       descend: (state, seed, most gradients) -> (`First`, whether to walk, from where).
       walk: (state, where to begin, seed, number of steps) -> `First`.
+      measure: (state, scale) -> the Hessian [D, D] of -log pi, in units of the scale.
+      start_from: (state, factor [D, D]) -> parameters of the preconditioner.
+      takes_factor: whether they may be any factor.
     """
 
     descend: Compiled
     walk: Compiled
+    measure: Compiled
+    start_from: Compiled
+    takes_factor: bool
 
 
 def make_arrival(kernel: Any, start: Start, xla: XLA) -> ArrivalPrograms:
     """How chains get to where the warm-up begins.
 
     There, the scale of every coordinate is estimated, which the preconditioner starts from unless
-    it was given an `initial_scale`.
+    it was given an `initial_scale`; in many dimensions a dense one starts from the Hessian.
 
     Args:
       kernel: the one that warms up.
@@ -37,9 +44,13 @@ def make_arrival(kernel: Any, start: Start, xla: XLA) -> ArrivalPrograms:
       xla: whether XLA may compile it, which it does where the density holds a loop.
     """
     own_xla = xla if where_xla_pays.arrives_faster(kernel, start.state) else None
+    target, *_ = _packed(kernel, start.batch_shape, start.state)
     return ArrivalPrograms(
         Compiled(_descending(kernel, start.batch_shape), own_xla),
         Compiled(_walking(kernel, start.batch_shape), own_xla),
+        Compiled(_measuring(kernel, start.batch_shape), own_xla),
+        Compiled(_starting(kernel, start.batch_shape)),
+        kernel.takes_factor(target),
     )
 
 
@@ -48,12 +59,14 @@ class First(NamedTuple):
 
     Attributes:
       state: of the chains.
+      scale: a stable proposal of every coordinate, [D].
       proposal: parameters of the preconditioner that suits the place.
       num_restarts: chains that start from others.
       num_gradients: that it took.
     """
 
     state: Any
+    scale: tf.Tensor
     proposal: Any
     num_restarts: tf.Tensor
     num_gradients: tf.Tensor
@@ -85,6 +98,26 @@ def _walking(kernel, batch_shape):
     return run
 
 
+def _measuring(kernel, batch_shape):
+    """(state, scale) -> the Hessian of -log pi."""
+
+    def run(state, scale):
+        target, position, _ = _packed(kernel, batch_shape, state)
+        return first_metric.hessian(target, position, scale)
+
+    return run
+
+
+def _starting(kernel, batch_shape):
+    """(state, factor) -> parameters of the preconditioner."""
+
+    def run(state, factor):
+        target, *_ = _packed(kernel, batch_shape, state)
+        return kernel.first_preconditioner(target, factor)
+
+    return run
+
+
 def _packed(kernel, batch_shape, state):
     """The target on packed positions, the state as one, and how to come back from there."""
     parts = packing.to_parts(state)
@@ -98,6 +131,7 @@ def _packed(kernel, batch_shape, state):
         scale = first_scale(target, position, is_there)
         return First(
             state=packing.like_state(state, moved),
+            scale=scale,
             proposal=kernel.first_preconditioner(target, scale),
             num_restarts=tf.reduce_sum(tf.cast(is_restarted, tf.int32)),
             num_gradients=num_gradients + NUM_GRADIENTS,

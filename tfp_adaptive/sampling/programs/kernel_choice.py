@@ -15,34 +15,25 @@ from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 from tfp_adaptive.sampling.targets.model import Model
 
-MANY_DIMENSIONS = 100
-
 _FACTORY = 'pass a lambda that makes the kernel from the log-density it is given'
 
 
-def default_kernel(event_size: int) -> functools.partial:
+def default_kernel() -> functools.partial:
     """What `sample` takes where nothing is said of the kernel.
 
     Four tenths of the velocity's variance are kept, so that short moves join into long ones. With
     one leapfrog step there is no Hessian-vector product, and of all settings tried it has the most
-    effective samples per gradient on regressions and Gaussian processes. In hundreds of badly
-    conditioned dimensions it has not learned enough after 1,000 steps; two leapfrog steps have, at
-    eight times the gradients of warm-up. `python -m experiments run defaults` compares them, and
-    others.
-
-    Args:
-      event_size: dimensions of the target; from `MANY_DIMENSIONS` on it is two leapfrog steps.
+    effective samples per gradient on regressions and Gaussian processes. In many dimensions it
+    starts from the Hessian (`tuning.first_metric`), and may take more steps a move once it has
+    learned (`running.trajectories`). `python -m experiments run defaults` compares it with others.
 
     Returns:
       A partial call of `EntropyAdaptiveHMC`.
     """
-    num_leapfrog_steps = 1 if event_size < MANY_DIMENSIONS else 2
-    return functools.partial(
-        EntropyAdaptiveHMC, num_leapfrog_steps=num_leapfrog_steps, momentum_refreshment=0.6
-    )
+    return functools.partial(EntropyAdaptiveHMC, num_leapfrog_steps=1, momentum_refreshment=0.6)
 
 
-def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int, event_size: int) -> Any:
+def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int) -> Any:
     """The kernel that warms up.
 
     Args:
@@ -51,14 +42,13 @@ def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int, event
         given none adapts for the whole warm-up.
       log_prob_fn: the log-density for a callable.
       num_warmup_steps: most steps it may adapt for.
-      event_size: dimensions of the target.
 
     Raises:
       TypeError: if it makes no kernel.
       ValueError: if the kernel adapts for longer than the warm-up.
     """
     if kernel is None:
-        kernel = default_kernel(event_size)
+        kernel = default_kernel()
     if not isinstance(kernel, tfp.mcmc.TransitionKernel):
         kernel = _call(kernel, log_prob_fn, num_warmup_steps)
     num_adaptation_steps = _num_adaptation_steps(kernel)

@@ -13,13 +13,13 @@ import tensorflow as tf
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
-from tfp_adaptive.proposals import delayed_rejection
 from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 from tfp_adaptive.sampling.kept import Kept
 from tfp_adaptive.sampling.programs import where_xla_pays
 from tfp_adaptive.sampling.programs.arrival import ArrivalPrograms, make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
+from tfp_adaptive.sampling.programs.moves import LEARNED, Moves
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
 from tfp_adaptive.sampling.programs.signatures import GLOBALS, signature
 from tfp_adaptive.sampling.programs.statistics import (
@@ -81,8 +81,8 @@ class Setup:
         return self.shared[key]
 
     @property
-    def can_delay(self) -> bool:
-        """Whether the kernel is the default, which may try rejected moves once more."""
+    def is_default(self) -> bool:
+        """Whether the kernel is the default, which may take other moves than it learned with."""
         return self.settings.kernel is None
 
     def bootstrap(self, state: Any) -> Any:
@@ -146,22 +146,24 @@ class Setup:
         freeze = self._shared('freeze', lambda: Compiled(frozen_results))
         return Position(state, freeze(state, results))
 
-    def freeze(self, warmup: Position, is_delayed: bool = False) -> Any:
+    def freeze(self, warmup: Position, moves: Moves = LEARNED) -> Any:
         """The kernel that samples: frozen if it can be, else the kernel itself.
 
         Args:
           warmup: its last position.
-          is_delayed: whether moves that are rejected are tried once more.
+          moves: that it takes.
         """
         kernel = self.kernel
         frozen = kernel.frozen(warmup.kernel_results) if hasattr(kernel, 'frozen') else kernel
-        if not is_delayed:
+        if moves == LEARNED:
             return frozen
-        num_leapfrog_steps = kernel.parameters['num_leapfrog_steps']
-        return frozen.copy(proposal=delayed_rejection(num_leapfrog_steps))
+        return frozen.copy(
+            proposal=moves.proposal(kernel.parameters['momentum_refreshment']),
+            step_size=frozen.parameters['step_size'] * moves.step_share,
+        )
 
     def sampling(
-        self, warmup: Position, first: Position, steps_per_draw: int, is_delayed: bool = False
+        self, warmup: Position, first: Position, steps_per_draw: int, moves: Moves = LEARNED
     ) -> Program:
         """The program of the draws.
 
@@ -169,9 +171,9 @@ class Setup:
           warmup: the last position of the warm-up.
           first: of the draws.
           steps_per_draw: steps taken for each.
-          is_delayed: whether moves that are rejected are tried once more.
+          moves: that the kernel takes.
         """
-        kernel = self.freeze(warmup, is_delayed)
+        kernel = self.freeze(warmup, moves)
 
         def make():
             return make_program(
@@ -185,7 +187,7 @@ class Setup:
         # what a FrozenKernel has learned travels in its results, so one program serves them all
         if kernel is not self.kernel and not isinstance(kernel, FrozenKernel):
             return make()
-        return self._shared(('sampling', steps_per_draw, is_delayed), make)
+        return self._shared(('sampling', steps_per_draw, moves), make)
 
     @property
     def _xla(self) -> XLA:
@@ -209,9 +211,7 @@ def find_setup(start: Start, settings: Settings, kept: Kept) -> Setup:
       ValueError: likewise.
     """
     model = start.model
-    kernel = make_kernel(
-        settings.kernel, model.log_prob_fn, settings.num_warmup_steps, start.event_size
-    )
+    kernel = make_kernel(settings.kernel, model.log_prob_fn, settings.num_warmup_steps)
     check_density(kernel, model, start.fingerprint)
     leaves = {
         **signature(kernel, 'kernel', target=model.log_prob_fn),

@@ -11,9 +11,13 @@ from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import find_field
 from tfp_adaptive.sampling.user_code import explained
+from tfp_adaptive.tuning import first_metric
 from tfp_adaptive.tuning.arrive import LOST
 
 _SHARE = 4
+_MAX_SHARE = 4
+"""Gradients a Hessian may take for each warm-up step. With two leapfrog steps, by which a warm-up
+learns as much, each takes eight."""
 _LEAST_GRADIENTS = 25
 _COUNTS = ('num_gradients', 'num_hessian_vector_products', 'num_nonfinite')
 
@@ -23,9 +27,10 @@ def arrive(setup: Setup, begun: Position, seed: Any) -> Position:
 
     Those of gradient-adaptive kernels that use scores do. The descent takes at most a quarter as
     many gradients as the warm-up has steps, with four log-densities beside each. In a funnel the
-    walk takes as many gradients again. All count as gradients of the warm-up, and so do those that
-    own coordinates of parts took. With less than a hundred steps of warm-up chains stay where they
-    are, and so do the chains of other kernels.
+    walk takes as many gradients again. Elsewhere a dense proposal in many dimensions starts from
+    the Hessian, unless that takes more than four gradients for each step of the warm-up. All count
+    as gradients of the warm-up, and so do those that own coordinates of parts took. With less than
+    a hundred steps of warm-up chains stay where they are, and so do the chains of other kernels.
 
     Args:
       setup: kernel and programs.
@@ -43,6 +48,9 @@ def arrive(setup: Setup, begun: Position, seed: Any) -> Position:
         if is_funnel:
             first = setup.arrival.walk(state, resolved, seed, most)
             num_gradients += first.num_gradients
+        else:
+            first, num_more = _with_metric(setup, first)
+            num_gradients += num_more
     return _arrived(setup, begun, first, num_gradients + of_coordinates)
 
 
@@ -66,13 +74,34 @@ def arrive_again(setup: Setup, warmup: Position, seed: Any) -> Position:
         return warmup
     with explained('target` or `kernel', tf.nest.flatten(warmup.state)):
         first, is_funnel, _ = setup.arrival.descend(warmup.state, seed, most)
-    if is_funnel or not first.num_restarts:
-        return _counted(setup, warmup, first.num_gradients)
+        if is_funnel or not first.num_restarts:
+            return _counted(setup, warmup, first.num_gradients)
+        first, num_more = _with_metric(setup, first)
+        first = first._replace(num_gradients=first.num_gradients + num_more)
     found = _arrived(setup, warmup, first, first.num_gradients)
     info = found.kernel_results.info
     counts = {name: getattr(info, name) + getattr(results.info, name) for name in _COUNTS}
     results = found.kernel_results._replace(info=info._replace(**counts))
     return replace(found, kernel_results=results, num_rows=0, accept_prob=0.0, num_divergences=0)
+
+
+def _with_metric(setup, first):
+    """In many dimensions, with the proposal that the Hessian tells, and the gradients for it."""
+    programs, size = setup.arrival, setup.start.event_size
+    num_gradients = first_metric.num_gradients(setup.start.num_chains, size)
+    is_cheap = num_gradients <= _MAX_SHARE * setup.settings.num_warmup_steps
+    if size < first_metric.MANY_DIMENSIONS or not (programs.takes_factor and is_cheap):
+        return first, 0
+    try:
+        curvature = programs.measure(first.state, first.scale)
+    except LookupError:  # an operation of the density has no second derivative
+        return first, 0
+    factor = first_metric.factor(curvature)
+    if factor is None:
+        return first, num_gradients
+    stable = tf.cast(first.scale.numpy()[:, np.newaxis] * factor, first.scale.dtype)
+    proposal = programs.start_from(first.state, stable)
+    return first._replace(proposal=proposal), num_gradients
 
 
 def _counted(setup, position, num_gradients):

@@ -2,11 +2,13 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.sampling.figures import diagnose
+from tfp_adaptive.sampling.figures import MIN_DRAWS, diagnose
+from tfp_adaptive.sampling.programs import moves as moving
+from tfp_adaptive.sampling.programs.moves import LEARNED, Moves
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
@@ -14,6 +16,7 @@ from tfp_adaptive.sampling.running import arriving, thinning
 from tfp_adaptive.sampling.running import until as stopping
 from tfp_adaptive.sampling.running.execution import Execution
 from tfp_adaptive.sampling.running.until import Verdict
+from tfp_adaptive.tuning.first_metric import MANY_DIMENSIONS
 
 
 class Seeds(NamedTuple):
@@ -37,7 +40,7 @@ class Drawn:
       figures: what `diagnose` says of them.
       verdict: why they are enough.
       compile_seconds: spent compiling.
-      is_delayed: whether moves that were rejected were tried once more.
+      moves: that made them.
     """
 
     program: Program
@@ -46,7 +49,7 @@ class Drawn:
     figures: tuple[Any, Any, Any]
     verdict: Verdict
     compile_seconds: float
-    is_delayed: bool
+    moves: Moves
 
     @property
     def num_steps(self) -> int:
@@ -110,22 +113,32 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
         compile_seconds += warmup.compile_seconds
         again = warmup.position
     before = time.perf_counter()
-    first = store.restore('sampling', setup.begin_sampling(again))
-    program = setup.sampling(again, first, (settings.num_between or 0) + 1)
+    first, moves = setup.begin_sampling(again), LEARNED
+    count = (settings.num_between or 0) + 1
+    program = setup.sampling(again, first, count)
     start_seconds += time.perf_counter() - before
-    drawn = _draw('sampling', program, first, seeds.sampling, setup, store)
+    num_sampling_steps = 0
+    if _is_tried(setup):
+        tried = _try(program, first, random.fold_in(seeds.warmup, 2), setup, store)
+        moves = moving.after_trial(tried.figures, tried.num_steps * setup.start.num_chains)
+        first = _moving(tried.position, LEARNED, moves)
+        program = setup.sampling(again, first, count, moves)
+        compile_seconds += tried.compile_seconds
+        num_sampling_steps += tried.num_steps
+    first = store.restore('sampling', first)
+    drawn = _draw('sampling', program, first, seeds.sampling, setup, store, moves)
     compile_seconds += drawn.compile_seconds
-    num_sampling_steps = drawn.num_steps
+    num_sampling_steps += drawn.num_steps
     missing = math.inf
     while settings.until is None and settings.num_between is None:
-        count, is_delayed, missing = _next_steps(drawn, missing, setup)
+        count, moves, missing = _next_steps(drawn, missing, setup)
         if count == program.steps_per_row:
             break
-        phase = f'thinned-{count}-delayed' if is_delayed else f'thinned-{count}'
-        first = store.restore(phase, drawn.position.anew())
-        program = setup.sampling(again, first, count, is_delayed)
+        phase = f'thinned-{count}-delayed' if moves.are_delayed else f'thinned-{count}'
+        first = store.restore(phase, _moving(drawn.position, drawn.moves, moves))
+        program = setup.sampling(again, first, count, moves)
         seed = random.fold_in(seeds.sampling, count)
-        drawn = _draw(phase, program, first, seed, setup, store, is_delayed)
+        drawn = _draw(phase, program, first, seed, setup, store, moves)
         compile_seconds += drawn.compile_seconds
         num_sampling_steps += drawn.num_steps
     return Finished(
@@ -138,20 +151,52 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
     )
 
 
-def _next_steps(drawn, before, setup) -> tuple[int, bool, float]:
-    """(steps of a draw, whether rejected moves are tried once more, what these moves miss)."""
+def _is_tried(setup):
+    """Whether the first draws are to tell what moves to take: in many dimensions."""
+    is_long = setup.settings.num_warmup_steps >= moving.LEAST_WARMUP_STEPS
+    return setup.is_default and is_long and setup.start.event_size >= MANY_DIMENSIONS
+
+
+def _try(program, first, seed, setup, store) -> Drawn:
+    """Draws that tell how fast chains mix; they are thrown away."""
+    first = store.restore('trial', first)
+    count = max(moving.NUM_TRIAL_STEPS // program.steps_per_row, MIN_DRAWS)
+    rows = store.rows('trial', program.row_specs, count)
+    progress = setup.settings.progress
+    trial = Execution('trial', program, first, seed, rows, progress=progress, store=store)
+    with trial:
+        trial.advance_to(count)
+    kept = rows.read()
+    figures = diagnose(kept.states(setup.start.model.structure), len(setup.start.batch_shape))
+    verdict = Verdict(True, None, '')
+    return Drawn(program, trial.position, kept, figures, verdict, trial.compile_seconds, LEARNED)
+
+
+def _moving(position, before, after) -> Position:
+    """Where draws begin that take other moves than those before."""
+    first = position.anew()
+    if before == after:
+        return first
+    results = first.kernel_results
+    step_size = results.step_size * (after.step_share / before.step_share)
+    return replace(first, kernel_results=results._replace(step_size=step_size))
+
+
+def _next_steps(drawn, before, setup) -> tuple[int, Moves, float]:
+    """(steps of a draw, the moves to take, what these moves miss)."""
     start, num_steps = setup.start, drawn.program.steps_per_row
     num_draws = drawn.position.num_rows * start.num_chains
-    if setup.can_delay and not drawn.is_delayed:
+    moves = drawn.moves
+    if setup.is_default and not moves.are_delayed:
         missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains, math.inf)
         if missing > 1 and thinning.are_stuck(drawn.rows.parts, len(start.batch_shape)):
             most = thinning.MAX_DELAYED_STEPS_PER_DRAW
             # nothing is known of these moves; at first they may miss more, as chains come free
-            return thinning.steps_per_draw(num_steps, missing, most=most), True, math.inf
+            count = thinning.steps_per_draw(num_steps, missing, most=most)
+            return count, moves._replace(are_delayed=True), math.inf
     missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains)
-    most = thinning.MAX_DELAYED_STEPS_PER_DRAW if drawn.is_delayed else thinning.MAX_STEPS_PER_DRAW
-    count = thinning.steps_per_draw(num_steps, missing, before, most)
-    return count, drawn.is_delayed, missing
+    most = thinning.MAX_DELAYED_STEPS_PER_DRAW if moves.are_delayed else thinning.MAX_STEPS_PER_DRAW
+    return thinning.steps_per_draw(num_steps, missing, before, most), moves, missing
 
 
 def _warm_up(label, setup, first, store, seed) -> Execution:
@@ -164,7 +209,7 @@ def _warm_up(label, setup, first, store, seed) -> Execution:
     return warmup
 
 
-def _draw(label, program, first, seed, setup, store, is_delayed=False) -> Drawn:
+def _draw(label, program, first, seed, setup, store, moves) -> Drawn:
     """Draws until the verdict is that there are enough."""
     start, settings = setup.start, setup.settings
     num_results, until, progress = settings.num_results, settings.until, settings.progress
@@ -188,10 +233,10 @@ def _draw(label, program, first, seed, setup, store, is_delayed=False) -> Drawn:
                 figures,
                 kept.parts,
                 steps_per_row=program.steps_per_row,
-                is_delayed=is_delayed,
+                moves=moves,
                 batch_rank=batch_rank,
                 is_last=goal == goals[-1],
             )
             if verdict.is_over:
                 break
-    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds, is_delayed)
+    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds, moves)

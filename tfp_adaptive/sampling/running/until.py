@@ -8,6 +8,7 @@ import numpy as np
 
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.sampling.figures import MAX_RHAT, MIN_ESS, extremes
+from tfp_adaptive.sampling.programs.moves import LEARNED, Moves
 
 _DEFAULT_NUM_ROUNDS = 20
 
@@ -124,7 +125,7 @@ def judge(
     batch_rank: int,
     is_last: bool,
     steps_per_row: int = 1,
-    is_delayed: bool = False,
+    moves: Moves = LEARNED,
 ) -> Verdict:
     """Whether to stop at these draws.
 
@@ -135,13 +136,13 @@ def judge(
       batch_rank: number of chain dimensions.
       is_last: whether to stop in any case.
       steps_per_row: steps for each draw.
-      is_delayed: whether moves that were rejected were tried once more.
+      moves: that made them.
     """
     num_rows = len(parts[0])
     if until is None:
         every = '' if steps_per_row == 1 else f', one every {steps_per_row} steps'
-        every += ' with delayed rejection' if is_delayed else ''
-        return Verdict(True, None, f'{num_rows} draws per chain, as `num_results` asked{every}.')
+        asked = f'as `num_results` asked{every}{moves}'
+        return Verdict(True, None, f'{num_rows} draws per chain, {asked}.')
     # what is constant where every free coordinate has moved is constant by construction
     has_moved = not any(_is_constant(part, batch_rank).any() for part in parts)
     min_ess, max_rhat = extremes(figures) if has_moved else (np.nan, np.nan)
