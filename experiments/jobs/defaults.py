@@ -47,7 +47,7 @@ def defaults(config: Config, folder: pathlib.Path, progress: bool) -> Outcome:
             'Hessian-vector product as two. The default learns with one leapfrog step, and draws '
             "six tenths of the velocity's variance anew at each; in "
             f'{MANY_DIMENSIONS} dimensions and more it starts from the Hessian, and its draws take '
-            'two or three steps if a trial of 200 steps says so, whose gradients are counted.'
+            'two or three steps if the first 200 say so, whose gradients are counted.'
         ),
     )
     beside = Table(

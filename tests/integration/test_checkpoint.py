@@ -281,6 +281,29 @@ def test_draws_of_chains_that_mix_slowly_go_on(tmp_path, monkeypatch, small_chun
     assert resumed.stop_reason == whole.stop_reason
 
 
+@pytest.mark.parametrize(('phase', 'num_rows'), [('sampling', 190), ('longer', 100)])
+def test_longer_moves_go_on(tmp_path, monkeypatch, phase, num_rows):
+    """Interrupted in the draws that call for longer moves, or in those that take them."""
+    settings = {'kernel': None, 'num_results': 300, 'num_warmup_steps': 500}
+    settings['initial_state'] = np.ones([10, 200], np.float32)
+    whole = run(**settings)
+    assert whole.frozen_kernel.parameters['step_size'] == 0.75
+    moved = checkpoint.Checkpoint.moved
+
+    def interrupt(self, label, position):
+        moved(self, label, position)
+        if label == phase and position.num_rows >= num_rows:
+            self.save()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs, '_MAX_CHUNK_ROWS', 10)
+        patch.setattr(checkpoint.Checkpoint, 'moved', interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / 'run.npz', **settings)
+    assert_same_run(run(tmp_path / 'run.npz', **settings), whole)
+
+
 def test_draws_that_replaced_the_first_outlive_a_longer_run(tmp_path, monkeypatch, small_chunks):
     """Interrupted while the first draws go on, before the others are come to."""
     settings = {'kernel': small_steps, 'num_warmup_steps': 0}

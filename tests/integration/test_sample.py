@@ -308,17 +308,21 @@ def test_longer_moves_where_chains_mix_slowly(tmp_path, settings):
 
 
 def test_chains_that_mix_fast_go_on_as_they_have_learned():
-    """Those of a trial are thrown away."""
-    found = run(num_results=20, **MANY)
+    """The draws of the trial are the first of the run."""
+    found = run(num_results=300, **MANY)
     assert 'leapfrog steps' not in found.stop_reason
-    assert found.diagnostics.num_sampling_gradients == 1 + 200 + 20
+    assert found.diagnostics.num_sampling_gradients == 1 + 300
 
 
-@pytest.mark.parametrize('settings', [{'num_warmup_steps': 499}, {'kernel': one_step}])
+@pytest.mark.parametrize(
+    'settings', [{'num_warmup_steps': 499}, {'kernel': one_step}, {'num_results': 199}]
+)
 def test_no_trial(settings):
-    """Of short warm-ups, and of kernels that were asked for."""
-    found = run(rotated(SIZE)[0], num_results=20, **MANY | settings)
-    assert found.diagnostics.num_sampling_gradients == 1 + 20
+    """Of short runs, and of kernels that were asked for."""
+    settings = {'num_results': 200, 'num_steps_between_results': 0, **MANY, **settings}
+    settings['initial_state'] = np.ones([10, 200], np.float32)
+    found = run(**settings)
+    assert found.diagnostics.num_sampling_gradients == 1 + settings['num_results']
 
 
 def test_a_density_without_second_derivatives_has_no_hessian():

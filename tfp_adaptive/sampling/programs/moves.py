@@ -23,8 +23,9 @@ from tfp_adaptive.sampling.figures import extremes
 from tfp_adaptive.typing import Proposal
 
 LEAST_WARMUP_STEPS = 500
-"""With fewer, a trial would be too large a part of it."""
+"""With fewer, chains may mix slowly because they have not learned enough."""
 NUM_TRIAL_STEPS = 200
+"""The first of the draws. They are kept where chains mix fast."""
 _MIXES_FAST = 0.05
 """Effective draws a step, of a trial of ten chains. It is so short that the least of hundreds of
 coordinates has about half of what it has in a long run."""
@@ -67,18 +68,18 @@ class Moves(NamedTuple):
 
 
 LEARNED = Moves()
+LONGER = Moves(are_long=True)
 
 
-def after_trial(figures: tuple[Any, Any, Any], num_steps: int) -> Moves:
-    """The moves to take, by how fast chains mix with those that were learned.
+def are_slow(figures: tuple[Any, Any, Any], num_steps: int) -> bool:
+    """Whether chains mix so slowly, with the moves that they have learned, that longer ones pay.
 
     Args:
       figures: of `diagnose`: effective sizes of q and q^2, and R-hat.
       num_steps: that they are of, of all chains together.
 
     Returns:
-      Those that were learned, where chains mix fast or there are no figures.
+      `False` where there are no figures.
     """
     smallest, _ = extremes(figures)
-    is_slow = math.isfinite(smallest) and smallest < _MIXES_FAST * num_steps
-    return Moves(are_long=is_slow)
+    return math.isfinite(smallest) and smallest < _MIXES_FAST * num_steps

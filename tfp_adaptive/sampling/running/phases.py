@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.sampling.figures import MIN_DRAWS, diagnose
-from tfp_adaptive.sampling.programs import moves as moving
-from tfp_adaptive.sampling.programs.moves import LEARNED, Moves
+from tfp_adaptive.sampling.programs import moves
+from tfp_adaptive.sampling.programs.moves import LEARNED, LONGER, Moves
 from tfp_adaptive.sampling.programs.programs import Position, Program
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import DrawRows, WarmupStatistics
@@ -113,32 +113,31 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
         compile_seconds += warmup.compile_seconds
         again = warmup.position
     before = time.perf_counter()
-    first, moves = setup.begin_sampling(again), LEARNED
     count = (settings.num_between or 0) + 1
+    first = store.restore('sampling', setup.begin_sampling(again))
     program = setup.sampling(again, first, count)
     start_seconds += time.perf_counter() - before
-    num_sampling_steps = 0
-    if _is_tried(setup):
-        tried = _try(program, first, random.fold_in(seeds.warmup, 2), setup, store)
-        moves = moving.after_trial(tried.figures, tried.num_steps * setup.start.num_chains)
-        first = _moving(tried.position, LEARNED, moves)
-        program = setup.sampling(again, first, count, moves)
-        compile_seconds += tried.compile_seconds
-        num_sampling_steps += tried.num_steps
-    first = store.restore('sampling', first)
-    drawn = _draw('sampling', program, first, seeds.sampling, setup, store, moves)
+    num_tried = _num_tried(setup, count)
+    drawn = _draw('sampling', program, first, seeds.sampling, setup, store, LEARNED, num_tried)
     compile_seconds += drawn.compile_seconds
-    num_sampling_steps += drawn.num_steps
+    num_sampling_steps = drawn.num_steps
+    if not drawn.verdict.is_over:
+        first = store.restore('longer', _moving(drawn.position, LEARNED, LONGER))
+        program = setup.sampling(again, first, count, LONGER)
+        seed = random.fold_in(seeds.sampling, 1)
+        drawn = _draw('longer', program, first, seed, setup, store, LONGER)
+        compile_seconds += drawn.compile_seconds
+        num_sampling_steps += drawn.num_steps
     missing = math.inf
     while settings.until is None and settings.num_between is None:
-        count, moves, missing = _next_steps(drawn, missing, setup)
+        count, taken, missing = _next_steps(drawn, missing, setup)
         if count == program.steps_per_row:
             break
-        phase = f'thinned-{count}-delayed' if moves.are_delayed else f'thinned-{count}'
-        first = store.restore(phase, _moving(drawn.position, drawn.moves, moves))
-        program = setup.sampling(again, first, count, moves)
+        phase = f'thinned-{count}-delayed' if taken.are_delayed else f'thinned-{count}'
+        first = store.restore(phase, _moving(drawn.position, drawn.moves, taken))
+        program = setup.sampling(again, first, count, taken)
         seed = random.fold_in(seeds.sampling, count)
-        drawn = _draw(phase, program, first, seed, setup, store, moves)
+        drawn = _draw(phase, program, first, seed, setup, store, taken)
         compile_seconds += drawn.compile_seconds
         num_sampling_steps += drawn.num_steps
     return Finished(
@@ -151,25 +150,13 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
     )
 
 
-def _is_tried(setup):
-    """Whether the first draws are to tell what moves to take: in many dimensions."""
-    is_long = setup.settings.num_warmup_steps >= moving.LEAST_WARMUP_STEPS
-    return setup.is_default and is_long and setup.start.event_size >= MANY_DIMENSIONS
-
-
-def _try(program, first, seed, setup, store) -> Drawn:
-    """Draws that tell how fast chains mix; they are thrown away."""
-    first = store.restore('trial', first)
-    count = max(moving.NUM_TRIAL_STEPS // program.steps_per_row, MIN_DRAWS)
-    rows = store.rows('trial', program.row_specs, count)
-    progress = setup.settings.progress
-    trial = Execution('trial', program, first, seed, rows, progress=progress, store=store)
-    with trial:
-        trial.advance_to(count)
-    kept = rows.read()
-    figures = diagnose(kept.states(setup.start.model.structure), len(setup.start.batch_shape))
-    verdict = Verdict(True, None, '')
-    return Drawn(program, trial.position, kept, figures, verdict, trial.compile_seconds, LEARNED)
+def _num_tried(setup, steps_per_row) -> int:
+    """The first draws, which tell whether to take longer moves: in many dimensions; else none."""
+    settings, count = setup.settings, moves.NUM_TRIAL_STEPS // steps_per_row
+    is_long = settings.num_warmup_steps >= moves.LEAST_WARMUP_STEPS
+    has_many = setup.start.event_size >= MANY_DIMENSIONS
+    is_asked = setup.is_default and has_many and is_long
+    return count if is_asked and MIN_DRAWS <= count <= settings.num_results else 0
 
 
 def _moving(position, before, after) -> Position:
@@ -186,17 +173,17 @@ def _next_steps(drawn, before, setup) -> tuple[int, Moves, float]:
     """(steps of a draw, the moves to take, what these moves miss)."""
     start, num_steps = setup.start, drawn.program.steps_per_row
     num_draws = drawn.position.num_rows * start.num_chains
-    moves = drawn.moves
-    if setup.is_default and not moves.are_delayed:
+    taken = drawn.moves
+    if setup.is_default and not taken.are_delayed:
         missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains, math.inf)
         if missing > 1 and thinning.are_stuck(drawn.rows.parts, len(start.batch_shape)):
             most = thinning.MAX_DELAYED_STEPS_PER_DRAW
             # nothing is known of these moves; at first they may miss more, as chains come free
             count = thinning.steps_per_draw(num_steps, missing, most=most)
-            return count, moves._replace(are_delayed=True), math.inf
+            return count, taken._replace(are_delayed=True), math.inf
     missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains)
-    most = thinning.MAX_DELAYED_STEPS_PER_DRAW if moves.are_delayed else thinning.MAX_STEPS_PER_DRAW
-    return thinning.steps_per_draw(num_steps, missing, before, most), moves, missing
+    most = thinning.MAX_DELAYED_STEPS_PER_DRAW if taken.are_delayed else thinning.MAX_STEPS_PER_DRAW
+    return thinning.steps_per_draw(num_steps, missing, before, most), taken, missing
 
 
 def _warm_up(label, setup, first, store, seed) -> Execution:
@@ -209,8 +196,8 @@ def _warm_up(label, setup, first, store, seed) -> Execution:
     return warmup
 
 
-def _draw(label, program, first, seed, setup, store, moves) -> Drawn:
-    """Draws until the verdict is that there are enough."""
+def _draw(label, program, first, seed, setup, store, taken, num_tried=0) -> Drawn:
+    """Draws until the verdict is that there are enough; or that the first call for longer moves."""
     start, settings = setup.start, setup.settings
     num_results, until, progress = settings.num_results, settings.until, settings.progress
     rows = store.rows(label, program.row_specs, num_results)
@@ -224,6 +211,13 @@ def _draw(label, program, first, seed, setup, store, moves) -> Drawn:
     batch_rank = len(start.batch_shape)
     draws = Execution(label, program, first, seed, rows, progress=progress, store=store)
     with draws:
+        if num_tried:
+            draws.advance_to(num_tried)
+            kept, num_steps = rows.read(), num_tried * program.steps_per_row
+            early = [part[:num_tried] for part in kept.parts]
+            figures = diagnose(early, batch_rank)
+            if moves.are_slow(figures, num_steps * start.num_chains):
+                verdict, goals = Verdict(False, None, ''), []
         for goal in goals:
             draws.advance_to(goal)
             kept = rows.read()
@@ -233,10 +227,10 @@ def _draw(label, program, first, seed, setup, store, moves) -> Drawn:
                 figures,
                 kept.parts,
                 steps_per_row=program.steps_per_row,
-                moves=moves,
+                moves=taken,
                 batch_rank=batch_rank,
                 is_last=goal == goals[-1],
             )
             if verdict.is_over:
                 break
-    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds, moves)
+    return Drawn(program, draws.position, kept, figures, verdict, draws.compile_seconds, taken)
