@@ -88,9 +88,10 @@ def arrive_again(setup: Setup, warmup: Position, seed: Any) -> Position:
 def _with_metric(setup, first):
     """In many dimensions, with the proposal that the Hessian tells, and the gradients for it."""
     programs, size = setup.arrival, setup.start.event_size
+    if size < first_metric.MANY_DIMENSIONS or not programs.takes_factor:
+        return first, 0
     num_gradients = first_metric.num_gradients(setup.start.num_chains, size)
-    is_cheap = num_gradients <= _MAX_SHARE * setup.settings.num_warmup_steps
-    if size < first_metric.MANY_DIMENSIONS or not (programs.takes_factor and is_cheap):
+    if num_gradients > _MAX_SHARE * setup.settings.num_warmup_steps:
         return first, 0
     try:
         curvature = programs.measure(first.state, first.scale)
