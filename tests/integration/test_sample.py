@@ -228,6 +228,20 @@ def test_other_moves_are_given_a_second_round(monkeypatch):
     assert 'one every 64 steps with delayed rejection' in found.stop_reason
 
 
+@pytest.mark.parametrize(('missing', 'every'), [(10, ', one every 4 steps'), (1.2, '')])
+def test_further_draws_take_longer_moves(monkeypatch, missing, every):
+    """Half as many, of two or three leapfrog steps instead of one."""
+    shortfalls = iter([missing, missing, 1.0, 1.0])
+    monkeypatch.setattr(thinning, 'shortfall', lambda *arguments, **options: next(shortfalls))
+    monkeypatch.setattr(thinning, 'are_stuck', lambda *arguments: False)
+    found = run(num_results=20, num_warmup_steps=20)
+    assert found.stop_reason.endswith(f'asked{every}, two or three leapfrog steps a move.')
+    assert found.frozen_kernel.parameters['step_size'] == 0.75
+    count = 20 * (4 if every else 1)
+    gradients = found.diagnostics.num_sampling_gradients - 1 - 20
+    assert 2 * count < gradients < 3 * count
+
+
 def funnel(q):
     """Of nine unknowns whose log-scale is normal with deviation 3."""
     axis, others = q[..., 0], q[..., 1:]

@@ -93,7 +93,8 @@ def sample(
         all chains, R-hat at most 1.01), if more than 5 % are effective and R-hat is no larger than
         by chance (1 + 2 C / ESS), or if the chains are in different modes (R-hat above 10).
         Otherwise they are thrown away, and others taken with 1, 3 or 7 steps between them, by how
-        much the first ones lack. While that helps and is not enough, another round follows with up
+        much the first ones lack; the default kernel takes half as many steps, of two or three
+        leapfrog steps. While that helps and is not enough, another round follows with up
         to eight times as many steps, at most 256. If a chain stayed at one point for 50 draws, the
         default kernel then tries rejected moves once more with a step an eighth as long
         (`proposals.delayed_rejection`), which takes three gradients a leapfrog step, and a draw at

@@ -131,7 +131,7 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
     missing = math.inf
     while settings.until is None and settings.num_between is None:
         count, taken, missing = _next_steps(drawn, missing, setup)
-        if count == program.steps_per_row:
+        if (count, taken) == (program.steps_per_row, drawn.moves):
             break
         phase = f'thinned-{count}-delayed' if taken.are_delayed else f'thinned-{count}'
         first = store.restore(phase, _moving(drawn.position, drawn.moves, taken))
@@ -183,7 +183,10 @@ def _next_steps(drawn, before, setup) -> tuple[int, Moves, float]:
             return count, taken._replace(are_delayed=True), math.inf
     missing = thinning.shortfall(drawn.figures, num_draws, start.num_chains)
     most = thinning.MAX_DELAYED_STEPS_PER_DRAW if taken.are_delayed else thinning.MAX_STEPS_PER_DRAW
-    return thinning.steps_per_draw(num_steps, missing, before, most), taken, missing
+    count = thinning.steps_per_draw(num_steps, missing, before, most)
+    if count > num_steps and setup.is_default and taken == LEARNED:
+        return count // 2, LONGER, missing
+    return count, taken, missing
 
 
 def _warm_up(label, setup, first, store, seed) -> Execution:
