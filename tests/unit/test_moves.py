@@ -2,19 +2,38 @@
 
 import numpy as np
 import pytest
+import scipy.signal
 
 from tfp_adaptive.sampling.programs.moves import LEARNED, LONGER, Moves, are_slow
 
 
+def chains(rng, persistence, shape):
+    """Autoregressions [200, *shape], of (1 - persistence) / (1 + persistence) effective draws."""
+    noise = rng.normal(size=[500, *shape])
+    return scipy.signal.lfilter([1], [1, -persistence], noise, axis=0)[300:]
+
+
 @pytest.mark.parametrize(
-    ('ess', 'expected'), [(99, True), (101, False), (0.0, True), (np.nan, False)]
+    ('shape', 'batch_rank'),
+    [([10, 60], 1), ([200, 60], 1), ([2, 5, 60], 2), ([10, 6, 10], 1), ([60], 0)],
 )
-def test_chains_that_mix_slowly(ess, expected):
-    """Of 2,000 draws a twentieth is a hundred; the smallest of all counts, constants do not."""
-    figures = [np.array([500.0, ess])], [np.array([500.0, 400])], [np.array([1.0, np.nan])]
-    if np.isnan(ess):
-        figures = [np.array([ess])], [np.array([ess])], [np.array([ess])]
-    assert are_slow(figures, 2000) is expected
+@pytest.mark.parametrize(
+    ('persistence', 'expected'), [(0.0, False), (0.5, False), (0.95, True), (0.99, True)]
+)
+def test_chains_that_mix_slowly(rng, shape, batch_rank, persistence, expected):
+    """Of two parts; of many chains it is the same as of ten."""
+    fast, slow = chains(rng, 0.0, shape), chains(rng, persistence, shape)
+    assert are_slow([fast, slow], batch_rank) is expected
+
+
+def test_steps_that_are_not_kept_count(rng):
+    draws = [chains(rng, 0.0, [10, 60])]
+    assert not are_slow(draws, 1, steps_per_draw=10)
+    assert are_slow(draws, 1, steps_per_draw=30)
+
+
+def test_draws_without_figures_are_not_slow():
+    assert not are_slow([np.ones([200, 10, 60])], 1)
 
 
 def test_what_moves_are_made_of():

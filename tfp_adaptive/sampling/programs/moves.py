@@ -18,8 +18,10 @@ size, three steps have 0.025 on the item response model, and two or three 0.089.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tfp_adaptive.proposals import delayed_rejection, leapfrog
-from tfp_adaptive.sampling.figures import extremes
+from tfp_adaptive.sampling.figures import diagnose, extremes
 from tfp_adaptive.typing import Proposal
 
 LEAST_WARMUP_STEPS = 500
@@ -27,8 +29,10 @@ LEAST_WARMUP_STEPS = 500
 NUM_TRIAL_STEPS = 200
 """The first of the draws. They are kept where chains mix fast."""
 _MIXES_FAST = 0.05
-"""Effective draws a step, of a trial of ten chains. It is so short that the least of hundreds of
-coordinates has about half of what it has in a long run."""
+_NUM_CHAINS = 10
+"""Effective draws a step, and the chains they are of. Their draws are so few that the least of
+hundreds of coordinates seems to have half of what it has in a long run, and with more chains less
+than that."""
 _LENGTHS = (2, 3)
 _STEP_SHARE = 0.75
 """Longer moves accept 0.71 to 0.80 with it on the targets above, where one step accepts 0.67."""
@@ -71,15 +75,21 @@ LEARNED = Moves()
 LONGER = Moves(are_long=True)
 
 
-def are_slow(figures: tuple[Any, Any, Any], num_steps: int) -> bool:
+def are_slow(parts: Any, batch_rank: int, steps_per_draw: int = 1) -> bool:
     """Whether chains mix so slowly, with the moves that they have learned, that longer ones pay.
 
     Args:
-      figures: of `diagnose`: effective sizes of q and q^2, and R-hat.
-      num_steps: that they are of, of all chains together.
+      parts: list of unconstrained draws [n, *batch, *event]; those of ten chains are looked at.
+      batch_rank: number of chain dimensions.
+      steps_per_draw: steps that each of them took.
 
     Returns:
       `False` where there are no figures.
     """
-    smallest, _ = extremes(figures)
+    first = [
+        np.reshape(part, [len(part), -1, *part.shape[1 + batch_rank :]])[:, :_NUM_CHAINS]
+        for part in parts
+    ]
+    smallest, _ = extremes(diagnose(first, 1))
+    num_steps = first[0].shape[0] * first[0].shape[1] * steps_per_draw
     return math.isfinite(smallest) and smallest < _MIXES_FAST * num_steps

@@ -213,13 +213,13 @@ def _draw(label, program, first, seed, setup, store, taken, num_tried=0) -> Draw
     goals = [goal for goal in goals if goal >= first.num_rows] or [first.num_rows]
     batch_rank = len(start.batch_shape)
     draws = Execution(label, program, first, seed, rows, progress=progress, store=store)
+    figures: Any = None  # draws that call for longer moves need none
     with draws:
         if num_tried:
             draws.advance_to(num_tried)
-            kept, num_steps = rows.read(), num_tried * program.steps_per_row
+            kept = rows.read()
             early = [part[:num_tried] for part in kept.parts]
-            figures = diagnose(early, batch_rank)
-            if moves.are_slow(figures, num_steps * start.num_chains):
+            if moves.are_slow(early, batch_rank, program.steps_per_row):
                 verdict, goals = Verdict(False, None, ''), []
         for goal in goals:
             draws.advance_to(goal)
