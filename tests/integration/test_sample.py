@@ -311,6 +311,7 @@ def test_longer_moves_where_chains_mix_slowly(tmp_path, settings):
     gradients = found.diagnostics.num_sampling_gradients - 201
     # two or three of every step, at random: five standard deviations
     assert abs(gradients - 2.5 * count) < 5 * np.sqrt(count) / 2
+    assert found.has_longer_moves
     np.testing.assert_allclose(found.kernel_results.step_size, 0.75)
     assert found.frozen_kernel.parameters['step_size'] == 0.75
     assert 0.6 < found.diagnostics.accept_prob < 0.9
@@ -324,7 +325,7 @@ def test_longer_moves_where_chains_mix_slowly(tmp_path, settings):
 def test_chains_that_mix_fast_go_on_as_they_have_learned():
     """The draws of the trial are the first of the run."""
     found = run(num_results=300, **MANY)
-    assert 'leapfrog steps' not in found.stop_reason
+    assert not found.has_longer_moves
     assert found.diagnostics.num_sampling_gradients == 1 + 300
 
 

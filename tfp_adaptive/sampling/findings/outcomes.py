@@ -44,6 +44,7 @@ def make_run(setup: Setup, finished: Finished) -> SampleRun:
         stop_reason=drawn.verdict.reason,
         is_converged=drawn.verdict.is_met,
         is_delayed=drawn.moves.are_delayed,
+        has_longer_moves=drawn.moves.are_long,
         heaviest_tail=_heaviest_tail(setup.start, drawn, frozen_kernel),
         unconstrained_states=tf.nest.pack_sequence_as(model.sampler_structure, list(rows.parts)),
         constrain_parts=model.constrain,

@@ -35,8 +35,8 @@ def target_acceptance(kernel: Any) -> float | None:
 def acceptance_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
     """A sentence if the kernel accepts, or rejects, less than half as often as it was told to.
 
-    Small steps are no harm in themselves: on easy targets the limit on the residual keeps them
-    small. They are named where they explain chains that mix slowly.
+    Moves other than those it has learned with are accepted more often. Small steps are no harm in
+    themselves: on easy targets the limit on the residual keeps them small. They are named where they explain chains that mix slowly.
 
     Args:
       run: a `SampleRun`.
@@ -45,12 +45,13 @@ def acceptance_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
     target, found = target_acceptance(run.kernel), run.diagnostics.accept_prob
     if target is None or found is None:
         return
+    has_other_moves = run.is_delayed or run.has_longer_moves
     if found < target / 2:
         yield (
             f'The acceptance probability is {found:.2f} where {target:.2f} was asked for: the '
             'proposal is too bold; warm up longer (`num_warmup_steps`).'
         )
-    elif 1 - found < (1 - target) / 2 and not mixes_well and not run.is_delayed:
+    elif 1 - found < (1 - target) / 2 and not mixes_well and not has_other_moves:
         weight = _last_quarter(run, 'entropy_weight')
         at_bound = len(weight) > 1 and weight[-1] > 0 and np.ptp(weight) == 0
         remedy = (
