@@ -238,5 +238,5 @@ def test_the_arrival_is_compiled_only_where_there_is_a_loop(monkeypatch):
     for log_prob in (runge_kutta(3, in_loop=True), lambda q: within(q), runge_kutta(3)):
         kernel = tfpa.EntropyAdaptiveHMC(Traced(log_prob), 1, 10)
         arrival.make_arrival(kernel, start, xla)
-    # what makes a factor of numbers holds no density
-    assert found == [*[xla] * 3, None] * 2 + [None] * 4
+    # few products make a Hessian, and the gradient of the gradient of a loop takes long to compile
+    assert found == [xla, xla, None, None] * 2 + [None] * 4

@@ -41,14 +41,15 @@ def make_arrival(kernel: Any, start: Start, xla: XLA) -> ArrivalPrograms:
     Args:
       kernel: the one that warms up.
       start: of the chains.
-      xla: whether XLA may compile it, which it does where the density holds a loop.
+      xla: whether XLA may compile it, which it does where the density holds a loop; never the
+        Hessian, of few products, of which XLA takes half a minute to compile those of a loop.
     """
     own_xla = xla if where_xla_pays.arrives_faster(kernel, start.state) else None
     target, *_ = _packed(kernel, start.batch_shape, start.state)
     return ArrivalPrograms(
         Compiled(_descending(kernel, start.batch_shape), own_xla),
         Compiled(_walking(kernel, start.batch_shape), own_xla),
-        Compiled(_measuring(kernel, start.batch_shape), own_xla),
+        Compiled(_measuring(kernel, start.batch_shape)),
         Compiled(_starting(kernel, start.batch_shape)),
         kernel.takes_factor(target),
     )
