@@ -36,8 +36,8 @@ def acceptance_concerns(run: Any, *, mixes_well: bool) -> Iterator[str]:
     """A sentence if the kernel accepts, or rejects, less than half as often as it was told to.
 
     Moves other than those it has learned with are accepted more often. Small steps are no harm in
-    themselves: on easy targets the limit on the residual keeps them small. They are named where they
-    explain chains that mix slowly.
+    themselves: on easy targets the limit on the residual keeps them small. They are named where
+    they explain chains that mix slowly.
 
     Args:
       run: a `SampleRun`.
