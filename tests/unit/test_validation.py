@@ -96,6 +96,7 @@ VALUE_ERRORS = [
     (lambda: tfpa.proposals.leapfrog(2, 1.5), 'momentum_refreshment', '1.5'),
     (lambda: tfpa.proposals.leapfrog(tf.constant(2)), 'num_leapfrog_steps', 'Tensor'),
     (lambda: E.russian_roulette(num_exact_terms=-1), 'num_exact_terms', '-1'),
+    (lambda: E.russian_roulette('two'), 'num_exact_terms', 'two'),
     (lambda: E.spectral_penalty(threshold=0.0), 'threshold', '0.0'),
     (lambda: E.spectral_penalty(threshold=1.0), 'threshold', '1.0'),
     (lambda: OPT.adam(learning_rate=0.0), 'learning_rate', '0.0'),
@@ -145,6 +146,12 @@ VALUE_ERRORS = [
 ]
 
 TYPE_ERRORS = [
+    (lambda: E.russian_roulette(1, 0.9), 'penalty', '0.9'),
+    (lambda: OPT.acceptance_controller(bounds=2.0), 'bounds', '2.0'),
+    (lambda: OPT.acceptance_controller(bounds=('low', 'high')), 'bounds', 'low'),
+    (lambda: OPT.penalty_controller(rate='fast'), 'rate', 'fast'),
+    (lambda: tfpa.EntropyAdaptiveHMC(log_prob, 1, pool_fn='sum'), 'pool_fn', 'str'),
+    (lambda: tfpa.AdaptiveMetropolis(log_prob, pool_fn=3), 'pool_fn', 'int'),
     (lambda: tfpa.GradientAdaptiveMALA(3.0), 'target_log_prob_fn', 'float'),
     (lambda: tfpa.GradientAdaptiveRandomWalk(3.0), 'target_log_prob_fn', 'float'),
     (lambda: tfpa.EntropyAdaptiveHMC(3.0), 'target_log_prob_fn', 'float'),

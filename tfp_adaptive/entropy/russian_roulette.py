@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.entropy.spectral_penalty import SpectralPenalty, spectral_penalty
-from tfp_adaptive.internal import chains, random
+from tfp_adaptive.internal import arguments, chains, random
 from tfp_adaptive.typing import Entropy, EntropyEstimate, Pairs, Tensor
 
 
@@ -70,16 +70,21 @@ def russian_roulette(num_exact_terms: int = 1, penalty: SpectralPenalty | None =
       An `Entropy`.
 
     Raises:
-      ValueError: if `num_exact_terms` is negative.
+      TypeError: if `penalty` is no `SpectralPenalty`.
+      ValueError: if `num_exact_terms` is no int, or negative.
 
     Example:
       >>> kernel = tfpa.EntropyAdaptiveHMC(
       ...     target_log_prob_fn, num_leapfrog_steps=3, num_adaptation_steps=500,
       ...     entropy=tfpa.entropy.russian_roulette(num_exact_terms=3))
     """
-    if num_exact_terms < 0:
-        raise ValueError(f'`num_exact_terms` must not be negative; got {num_exact_terms}.')
+    num_exact_terms = arguments.count('num_exact_terms', num_exact_terms, least=0)
     penalty = spectral_penalty() if penalty is None else penalty
+    if not isinstance(penalty, SpectralPenalty):
+        raise TypeError(
+            '`penalty` must be made by tfp_adaptive.entropy.spectral_penalty(); got '
+            f'{arguments.shown(penalty)}.'
+        )
 
     def draw(seed, num_chains, event_size, dtype):
         sign_seed, coin_seed, level_seed = random.split(seed, 3)

@@ -78,7 +78,7 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
           sampler: the algorithm.
 
         Raises:
-          TypeError: if `target_log_prob_fn` is not callable.
+          TypeError: if `target_log_prob_fn` or `pool_fn` is not callable.
           ValueError: if `num_adaptation_steps` is no count, or `step_size` is not positive.
         """
         parameters = {k: v for k, v in parameters.items() if k not in ('self', '__class__')}
@@ -87,6 +87,12 @@ class SamplerKernel(tfp.mcmc.TransitionKernel):
             raise TypeError(
                 f'`{self.density_argument}` must be a callable that maps state parts to '
                 f'log-densities; got {type(density).__name__}.'
+            )
+        pool_fn = parameters.get('pool_fn')
+        if pool_fn is not None and not callable(pool_fn):
+            raise TypeError(
+                '`pool_fn` must map a list of tensors to their sums over all replicas, as '
+                f'tfp_adaptive.distribute.sum_over_replicas does; got {type(pool_fn).__name__}.'
             )
         checks.check_num_adaptation_steps(parameters.get('num_adaptation_steps', 0))
         checks.check_step_size(parameters['step_size'])

@@ -30,6 +30,7 @@ def acceptance_controller(
       A `Controller` fed with the mean of the signal over chains.
 
     Raises:
+      TypeError: if a value is no number, or `bounds` no pair.
       ValueError: if a value is out of its range.
 
     Reference: Hirt, Titsias & Dellaportas (2021), Algorithm 1.
@@ -72,6 +73,7 @@ def penalty_controller(
       A `Controller` fed with the mean spectral penalty.
 
     Raises:
+      TypeError: if a value is no number, or `bounds` no pair.
       ValueError: if a value is out of its range.
 
     Reference: Hirt, Titsias & Dellaportas (2021), Algorithm 1.
@@ -116,9 +118,13 @@ def _indicator(transition):
 
 
 def _check(rate, initial, bounds):
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise TypeError(f'`bounds` must be a pair (lower, upper); got {bounds!r:.60}.')
+    lower, upper = bounds
+    for name, value in (('rate', rate), ('initial', initial), ('bounds', lower), ('bounds', upper)):
+        check_number(name, value)
     if not 0 <= rate < math.inf:
         raise ValueError(f'`rate` must not be negative; got {rate}.')
-    lower, upper = bounds
     if not 0 < lower <= initial <= upper:
         raise ValueError(
             f'`initial` must lie within positive `bounds`; got {initial} and {bounds}.'
