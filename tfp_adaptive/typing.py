@@ -99,7 +99,7 @@ class Preconditioner(NamedTuple):
     retract: Callable[[Any, Any], Any]
     """(parameters, tangent) -> parameters after the step; a zero tangent changes nothing."""
     probe: Callable[[Tensor, Tensor], Tensor] = lambda signs, coin: signs
-    """(signs [C, D] of -1, 1, coin [C] of 0, 1) -> probe [C, D]; blocks may have noise apart."""
+    """(signs [C, D], coin [C] of 0, 1) -> probe [C, D] of covariance I; noises of blocks apart."""
     prepare: Callable[[Any], Any] = lambda parameters: parameters
     """parameters -> what the two products take in their place, computed once a step. A record that
     borrows another's products borrows its `prepare` too."""

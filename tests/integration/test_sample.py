@@ -349,6 +349,37 @@ def test_a_density_without_second_derivatives_has_no_hessian():
     assert not found.diagnostics.num_divergences
 
 
+def test_a_density_in_python_has_no_hessian():
+    """Nor does one whose gradient cannot be differentiated where the program is traced."""
+
+    @tf.custom_gradient
+    def in_python(q):
+        value = tf.numpy_function(lambda x: -np.sum(x**2, axis=-1) / 2, [q], q.dtype)
+        return tf.ensure_shape(
+            value, q.shape[:-1]
+        ), lambda upstream: -upstream[..., tf.newaxis] * tf.numpy_function(np.copy, [q], q.dtype)
+
+    found = run(in_python, num_results=20, **MANY)
+    assert found.diagnostics.accept_prob > 0.5
+
+
+@pytest.mark.parametrize('num_chains', [3, 10])
+def test_a_place_without_curvature(num_chains):
+    """At the mean of the chains, where the density is the highest, the Hessian is next to zero."""
+    settings = {**MANY, 'initial_state': np.ones([num_chains, SIZE], np.float32)}
+    found = run(lambda q: -tf.reduce_sum(q**4, axis=-1) / 4, num_results=300, **settings)
+    assert found.warmup_trace.accept_prob[100:200].mean() > 0.5
+    assert 0.5 < found.diagnostics.accept_prob < 0.95
+
+
+def test_the_trial_is_among_the_most_steps():
+    settings = {**MANY, 'initial_state': np.ones([10, 200], np.float32)}
+    until = tfpa.Until(min_ess=1e6, max_steps=700)
+    found = run(num_results=200, until=until, **settings)
+    assert found.has_longer_moves
+    assert len(found.states) == 700 - 200
+
+
 def test_the_default_kernel():
     settings = kernel_choice.default_kernel()(gaussian, num_adaptation_steps=1).parameters
     assert settings['num_leapfrog_steps'] == 1

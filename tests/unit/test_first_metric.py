@@ -8,15 +8,15 @@ from tests.unit.problems import QuarticWell, packed
 from tfp_adaptive.tuning import first_metric
 
 
-def hessian_of(log_prob_fn, position, scale=None):
-    """Of a density at chains that are given, compiled as `sample` compiles it."""
+def measure(log_prob_fn, position, scale=None):
+    """A density at chains that are given, compiled."""
     position = tf.convert_to_tensor(position)
     scale = tf.ones_like(position[0]) if scale is None else tf.cast(scale, position.dtype)
     target = packed(log_prob_fn, position)
 
     @tf.function(autograph=False, jit_compile=True)
     def run(position, scale):
-        return first_metric.hessian(target, position, scale)
+        return first_metric.measure(target, position, scale)
 
     return run(position, scale)
 
@@ -27,10 +27,14 @@ def test_every_chain_computes_other_rows(num_chains, size, rng):
     well = QuarticWell(size)
     position = rng.normal(size=[num_chains, size])
     scale = np.exp(rng.normal(size=size))
-    found = hessian_of(well.log_prob, position, scale)
+    found = measure(well.log_prob, position, scale)
     places = [*position, position.mean(axis=0)]
     best = min(places, key=well.potential)
-    np.testing.assert_allclose(found, scale[:, None] * well.hessian(best) * scale, rtol=1e-10)
+    expected = scale[:, None] * well.hessian(best) * scale
+    np.testing.assert_allclose(found.hessian, expected, rtol=1e-10)
+    np.testing.assert_allclose(found.position, position / scale, rtol=1e-10)
+    scores = [-well.gradient(q) * scale for q in position]
+    np.testing.assert_allclose(found.score, scores, rtol=1e-10)
 
 
 def test_the_place_is_a_chain_where_the_mean_is_between_modes(rng):
@@ -40,8 +44,8 @@ def test_the_place_is_a_chain_where_the_mean_is_between_modes(rng):
         return tf.reduce_logsumexp(terms, axis=0)
 
     signs = np.where(np.arange(6) % 2, 8.0, -8.0)[:, None]
-    found = hessian_of(two_modes, signs + 0.1 * rng.normal(size=[6, 3]))
-    np.testing.assert_allclose(found, np.eye(3), atol=1e-10)
+    found = measure(two_modes, signs + 0.1 * rng.normal(size=[6, 3]))
+    np.testing.assert_allclose(found.hessian, np.eye(3), atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -54,34 +58,56 @@ def test_the_factor_whitens_a_gaussian(dtype, condition, error, rng):
     precision = axes * np.geomspace(1, condition, size) @ axes.T
     root = tf.constant(np.linalg.cholesky(precision), dtype)
     position = tf.constant(rng.normal(size=[7, size]), dtype)
-    curvature = hessian_of(lambda q: -tf.reduce_sum((q @ root) ** 2, axis=-1) / 2, position)
-    factor = first_metric.factor(curvature)
+    found = measure(lambda q: -tf.reduce_sum((q @ root) ** 2, axis=-1) / 2, position)
+    factor = first_metric.factor(found)
     assert (np.triu(factor, 1) == 0).all()
     assert (np.diag(factor) > 0).all()
     whitened = np.linalg.eigvalsh(factor.T @ precision @ factor)
     np.testing.assert_allclose(whitened, 1, atol=error)
 
 
+def linear(matrix, rng, dtype='float64'):
+    """Chains whose scores are those of a Gaussian with the precision `matrix`."""
+    position = rng.normal(size=[10, len(matrix)])
+    return first_metric.Measured(
+        *(tf.constant(x, dtype) for x in (matrix, position, -position @ matrix))
+    )
+
+
 def test_negative_curvatures_count_by_their_size(rng):
     axes, _ = np.linalg.qr(rng.normal(size=[3, 3]))
-    factor = first_metric.factor(tf.constant(axes * [4.0, -1.0, 9.0] @ axes.T))
+    factor = first_metric.factor(linear(axes * [4.0, -1.0, 9.0] @ axes.T, rng))
     expected = axes / [4.0, 1.0, 9.0] @ axes.T
     np.testing.assert_allclose(factor @ factor.T, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-def test_curvatures_that_rounding_hides_are_no_smaller_than_it(dtype):
-    curvature = tf.constant(np.diag([1.0, 1e-30, 0.0]), dtype)
-    factor = first_metric.factor(curvature)
-    widest = 1 / np.sqrt(8 * np.finfo(dtype).eps)
-    np.testing.assert_allclose(np.diag(factor), [1, widest, widest], rtol=1e-6)
+def test_scales_are_those_of_the_chains(rng):
+    """The Hessian at the place has too large, too small or no curvatures: it tells directions."""
+    axes, _ = np.linalg.qr(rng.normal(size=[4, 4]))
+    found = linear(axes * [1.0, 4.0, 9.0, 16.0] @ axes.T, rng)
+    wrong = axes * [100.0, -0.01, 0.0, 3.0] @ axes.T
+    factor = first_metric.factor(found._replace(hessian=tf.constant(wrong)))
+    expected = axes / [1.0, 4.0, 9.0, 16.0] @ axes.T
+    np.testing.assert_allclose(factor @ factor.T, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize('value', [np.nan, np.inf, 0.0])
-def test_without_curvature_there_is_no_factor(value):
-    curvature = np.zeros([3, 3])
-    curvature[0, 1] = value
-    assert first_metric.factor(tf.constant(curvature)) is None
+@pytest.mark.parametrize('field', first_metric.Measured._fields)
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_without_figures_there_is_no_factor(rng, field, value):
+    found = linear(np.eye(3), rng)
+    nothing = tf.constant(np.full(getattr(found, field).shape, value))
+    assert first_metric.factor(found._replace(**{field: nothing})) is None
+
+
+def test_without_curvature_there_is_no_factor(rng):
+    found = linear(np.eye(3), rng)
+    assert first_metric.factor(found._replace(hessian=tf.zeros_like(found.hessian))) is None
+
+
+def test_chains_at_one_point_have_the_hessian(rng):
+    found = linear(np.diag([4.0, 9.0]), rng)
+    found = found._replace(position=found.position * 0 + 1, score=found.score * 0 - 1)
+    np.testing.assert_allclose(first_metric.factor(found), np.diag([1 / 2, 1 / 3]))
 
 
 @pytest.mark.parametrize(('num_chains', 'size'), [(1, 5), (3, 5), (10, 300), (9, 5)])

@@ -43,5 +43,7 @@ def test_what_moves_are_made_of():
     assert LEARNED.proposal(0.6).stable_fraction == 1 / 2
     assert LONGER.proposal(0.6).stable_fraction == 1 / 3
     assert all(moves.proposal(0.6).uses_velocity for moves in (LEARNED, LONGER, delayed))
-    assert str(LEARNED) == ''
-    assert str(delayed) == ', two or three leapfrog steps a move with delayed rejection'
+    assert str(LEARNED) == LEARNED.label == ''
+    assert LONGER.label == '-longer'
+    assert delayed.label == '-longer-delayed'
+    assert str(delayed) == ', two leapfrog steps a move with delayed rejection'

@@ -61,7 +61,8 @@ def initial_parameters(family, event_size: int, dtype, guess):
       dtype: of the parameters.
       guess: scalar or [D]; for a family that takes one, a factor [D, D].
     """
-    return family.init(event_size, dtype, guess if family.takes_scales else tf.reduce_min(guess))
+    takes_all = family.takes_scales or tf.convert_to_tensor(guess).shape.rank == 2
+    return family.init(event_size, dtype, guess if takes_all else tf.reduce_min(guess))
 
 
 def initial_scale_vector(initial_scale, guess, event_size: int, dtype):

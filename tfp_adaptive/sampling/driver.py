@@ -83,9 +83,10 @@ def sample(
         `frozen` is frozen after warm-up, any other goes on as it is: it must have stopped adapting
         by then, which is checked but for kernels inside `ReplicaExchangeMC`. Default `None`:
         `EntropyAdaptiveHMC` with `momentum_refreshment=0.6` and one leapfrog step. In 50 dimensions
-        or more it learns from the Hessian on; and after a warm-up of at least 500 steps, the first
-        200 draws tell whether chains mix slowly. If so they are thrown away, and draws take two or
-        three leapfrog steps at random, three quarters as long.
+        or more it starts from the Hessian, if there are at least four chains; and after a warm-up
+        of at least 500 steps, if `num_results` is at least 200, the first 200 steps tell whether
+        chains mix slowly. If so they are thrown away, and draws take two or three leapfrog steps
+        at random, three quarters as long.
       dtype: floating dtype that `initial_state` is cast to. Default `None`: its own, or that of the
         model.
       num_steps_between_results: steps thrown away between two draws. Default `None`: as many as the

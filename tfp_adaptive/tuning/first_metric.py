@@ -1,11 +1,15 @@
 """In many dimensions, a dense metric for the warm-up to begin with: the Hessian at one place.
 
-A chain takes D / C products of the Hessian with unit vectors, so that C chains have all of it. On
-a Gaussian the metric is exact, whatever the condition number, and the warm-up has nothing to learn
-but the step size. In hundreds of dimensions it would not learn the directions in a thousand steps.
+A chain takes D / C products of the Hessian with unit vectors, so that C chains have all of it.
+Its eigenvectors are kept, and the scale along each of them is found as in `first_scale`: by the
+spread of the chains there over that of their scores. One place does not tell: where U = sum(q^4),
+the curvature is zero at the place of the highest density. On a Gaussian the metric is exact,
+whatever the condition number, and the warm-up has nothing to learn but the step size. In hundreds
+of dimensions it would not learn the directions in a thousand steps.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +19,8 @@ from tfp_adaptive.typing import LogDensity, Tensor
 
 MANY_DIMENSIONS = 50
 """In fewer the warm-up learns the metric itself, and needs no second derivatives for it."""
+MIN_CHAINS = 4
+"""Fewer have no spread to speak of."""
 _ROUNDING = 8
 """Curvatures below so many units of rounding of the largest are noise."""
 
@@ -29,23 +35,32 @@ def num_gradients(num_chains: int, event_size: int) -> int:
     return 2 * math.ceil(event_size / num_chains) + 2
 
 
-def hessian(target: LogDensity, position: Tensor, scale: Tensor) -> Tensor:
-    """-(Hessian of log pi) in coordinates x / scale, where the density is the highest.
+class Measured(NamedTuple):
+    """What is known of a density where chains have arrived, in coordinates x / scale."""
 
-    That is at one of the chains or at their mean. Every chain computes other rows of it.
+    hessian: Tensor
+    """[D, D], of -log pi, as symmetric as rounding leaves it; not finite where a product is not."""
+    position: Tensor
+    """[C, D], of the chains."""
+    score: Tensor
+    """[C, D], likewise."""
+
+
+def measure(target: LogDensity, position: Tensor, scale: Tensor) -> Measured:
+    """The Hessian where the density is the highest: at one of the chains, or at their mean.
+
+    Every chain computes other rows of it.
 
     Args:
       target: on packed positions.
       position: [C, D], where the chains are.
       scale: [D], of the coordinates.
-
-    Returns:
-      [D, D], as symmetric as rounding leaves it; not finite where a product is not.
     """
     num_chains, size = position.shape
     mean = tf.broadcast_to(tf.reduce_mean(position, axis=0), position.shape)
     places = tf.concat([position, mean[:1]], axis=0)
-    log_prob = tf.concat([target.value(position), target.value(mean)[:1]], axis=0)
+    log_prob, score = target.value_and_score(position)
+    log_prob = tf.concat([log_prob, target.value(mean)[:1]], axis=0)
     place = tf.broadcast_to(tf.gather(places, tf.argmax(log_prob)), position.shape)
     num_rows = math.ceil(size / num_chains)
 
@@ -62,29 +77,40 @@ def hessian(target: LogDensity, position: Tensor, scale: Tensor) -> Tensor:
         (tf.constant(0), tf.zeros([num_rows, num_chains, size], scale.dtype), place),
         maximum_iterations=num_rows,
     )
-    return tf.reshape(rows, [num_rows * num_chains, size])[:size]
+    hessian = tf.reshape(rows, [num_rows * num_chains, size])[:size]
+    return Measured(hessian, position / scale, score * scale)
 
 
-def factor(curvature: Tensor) -> np.ndarray | None:
-    """Lower triangular L with L L^T the inverse of a Hessian of -log pi.
+def factor(measured: Measured) -> np.ndarray | None:
+    """Lower triangular L with columns of the scales of the chains along the Hessian's eigenvectors.
 
     Negative curvatures, as they are in a place that is no mode, count by their size.
 
     Args:
-      curvature: [D, D], of `hessian`.
+      measured: of at least `MIN_CHAINS` chains.
 
     Returns:
-      [D, D] float64, or `None` where the Hessian is not finite or zero.
+      [D, D] float64, or `None` where the Hessian is zero, or something is not finite.
     """
-    matrix = np.asarray(curvature, np.float64)
-    if not np.isfinite(matrix).all():
+    matrix, position, score = (np.asarray(x, np.float64) for x in measured)
+    if not all(np.isfinite(x).all() for x in (matrix, position, score)):
         return None
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     sizes = np.abs(values)
     if not sizes.max() > 0:
         return None
-    resolved = _ROUNDING * np.finfo(curvature.dtype.as_numpy_dtype).eps * sizes.max()
-    root = vectors / np.sqrt(np.maximum(sizes, resolved))
+    resolved = _ROUNDING * np.finfo(measured.hessian.dtype.as_numpy_dtype).eps * sizes.max()
+    scales = 1 / np.sqrt(np.maximum(sizes, resolved))
+    of_position, of_score = _spread(position @ vectors / scales), _spread(score @ vectors * scales)
+    # chains that start at one point, and stay there, have the Hessian alone to go by
+    is_known = (of_position > 0) & (of_score > 0)
+    ratio = np.divide(of_position, of_score, out=np.ones_like(scales), where=is_known)
+    root = vectors * (scales * np.sqrt(ratio))
     # root root^T = upper^T upper, with no loss of digits by a product
     upper = np.asarray(np.linalg.qr(root.T, mode='r'))
     return upper.T * np.sign(np.diag(upper))
+
+
+def _spread(x):
+    """Median absolute deviation over chains, [D]."""
+    return np.median(np.abs(x - np.median(x, axis=0)), axis=0)

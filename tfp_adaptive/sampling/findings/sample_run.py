@@ -63,8 +63,8 @@ class SampleRun:
       is_converged: whether `until` was met; `None` for a run without it.
       is_delayed: whether moves that were rejected were tried once more, with a shorter step; see
         `num_steps_between_results` of `sample`.
-      has_longer_moves: whether draws took two or three leapfrog steps, where the default kernel has
-        learned with one; see `kernel` of `sample`.
+      has_longer_moves: whether draws took two or three leapfrog steps (two if `is_delayed`), where
+        the default kernel has learned with one; see `kernel` of `sample`.
       heaviest_tail: (name, shape, standard error) of the heaviest tail of an unconstrained
         coordinate, which is like x^(-1 / shape), or an exponential if the shape is 0; `None` where
         none is suspicious (no kurtosis above 5, in the space of the model as well), or where the

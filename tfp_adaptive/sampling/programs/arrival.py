@@ -20,7 +20,7 @@ class ArrivalPrograms(NamedTuple):
     Attributes:
       descend: (state, seed, most gradients) -> (`First`, whether to walk, from where).
       walk: (state, where to begin, seed, number of steps) -> `First`.
-      measure: (state, scale) -> the Hessian [D, D] of -log pi, in units of the scale.
+      measure: (state, scale) -> `Measured`, in units of the scale.
       start_from: (state, factor [D, D]) -> parameters of the preconditioner.
       takes_factor: whether they may be any factor.
     """
@@ -100,11 +100,11 @@ def _walking(kernel, batch_shape):
 
 
 def _measuring(kernel, batch_shape):
-    """(state, scale) -> the Hessian of -log pi."""
+    """(state, scale) -> `Measured`."""
 
     def run(state, scale):
         target, position, _ = _packed(kernel, batch_shape, state)
-        return first_metric.hessian(target, position, scale)
+        return first_metric.measure(target, position, scale)
 
     return run
 

@@ -25,7 +25,7 @@ def default_kernel() -> functools.partial:
     one leapfrog step there is no Hessian-vector product, and of all settings tried it has the most
     effective samples per gradient on regressions and Gaussian processes. In many dimensions it
     starts from the Hessian (`tuning.first_metric`), and may take more steps a move once it has
-    learned (`running.trajectories`). `python -m experiments run defaults` compares it with others.
+    learned (`programs.moves`). `python -m experiments run defaults` compares it with others.
 
     Returns:
       A partial call of `EntropyAdaptiveHMC`.

@@ -29,10 +29,10 @@ LEAST_WARMUP_STEPS = 500
 NUM_TRIAL_STEPS = 200
 """The first of the draws. They are kept where chains mix fast."""
 _MIXES_FAST = 0.05
+"""Effective draws a step."""
 _NUM_CHAINS = 10
-"""Effective draws a step, and the chains they are of. Their draws are so few that the least of
-hundreds of coordinates seems to have half of what it has in a long run, and with more chains less
-than that."""
+"""That are looked at. Their draws are so few that the smallest effective size of hundreds of
+coordinates is about half of what a long run has; with more chains it would be larger."""
 _LENGTHS = (2, 3)
 _STEP_SHARE = 0.75
 """Longer moves accept 0.71 to 0.80 with it on the targets above, where one step accepts 0.67."""
@@ -42,7 +42,8 @@ class Moves(NamedTuple):
     """How a frozen kernel moves. Only the default one takes others than it has learned with.
 
     Attributes:
-      are_long: whether they are of two or three leapfrog steps, at random, instead of one.
+      are_long: whether they are of two or three leapfrog steps, at random, instead of one; of two
+        if they are tried once more.
       are_delayed: whether those that are rejected are tried once more.
     """
 
@@ -65,9 +66,15 @@ class Moves(NamedTuple):
             return delayed_rejection(lengths[0])
         return leapfrog(lengths, momentum_refreshment)
 
+    @property
+    def label(self) -> str:
+        """What tells the rows of such moves in a checkpoint from others."""
+        return '-longer' * self.are_long + '-delayed' * self.are_delayed
+
     def __str__(self) -> str:
         """For the reason why a run has ended; empty for moves as learned."""
-        length = ', two or three leapfrog steps a move' if self.are_long else ''
+        lengths = 'two' if self.are_delayed else 'two or three'
+        length = f', {lengths} leapfrog steps a move' if self.are_long else ''
         return length + (' with delayed rejection' if self.are_delayed else '')
 
 

@@ -16,8 +16,13 @@ from tfp_adaptive.tuning.arrive import LOST
 
 _SHARE = 4
 _MAX_SHARE = 4
-"""Gradients a Hessian may take for each warm-up step. With two leapfrog steps, by which a warm-up
-learns as much, each takes eight."""
+"""Gradients a Hessian may take for each step of the warm-up."""
+_NO_SECOND_DERIVATIVE = (
+    *(LookupError, NotImplementedError, TypeError, ValueError),
+    tf.errors.OpError,
+)
+"""Raised where a density, or its gradient, holds what cannot be differentiated, such as code in
+Python. Chains can do without a Hessian."""
 _LEAST_GRADIENTS = 25
 _COUNTS = ('num_gradients', 'num_hessian_vector_products', 'num_nonfinite')
 
@@ -90,14 +95,18 @@ def _with_metric(setup, first):
     programs, size = setup.arrival, setup.start.event_size
     if size < first_metric.MANY_DIMENSIONS or not programs.takes_factor:
         return first, 0
-    num_gradients = first_metric.num_gradients(setup.start.num_chains, size)
-    if num_gradients > _MAX_SHARE * setup.settings.num_warmup_steps:
+    num_chains = setup.start.num_chains
+    num_gradients = first_metric.num_gradients(num_chains, size)
+    is_cheap = num_gradients <= _MAX_SHARE * setup.settings.num_warmup_steps
+    if num_chains < first_metric.MIN_CHAINS or not is_cheap:
         return first, 0
     try:
-        curvature = programs.measure(first.state, first.scale)
-    except LookupError:  # an operation of the density has no second derivative
+        measured = programs.measure(first.state, first.scale)
+    except tf.errors.ResourceExhaustedError:
+        raise
+    except _NO_SECOND_DERIVATIVE:
         return first, 0
-    factor = first_metric.factor(curvature)
+    factor = first_metric.factor(measured)
     if factor is None:
         return first, num_gradients
     stable = tf.cast(first.scale.numpy()[:, np.newaxis] * factor, first.scale.dtype)

@@ -125,7 +125,7 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
         first = store.restore('longer', _moving(drawn.position, LEARNED, LONGER))
         program = setup.sampling(again, first, count, LONGER)
         seed = random.fold_in(seeds.sampling, 1)
-        drawn = _draw('longer', program, first, seed, setup, store, LONGER)
+        drawn = _draw('longer', program, first, seed, setup, store, LONGER, 0, num_sampling_steps)
         compile_seconds += drawn.compile_seconds
         num_sampling_steps += drawn.num_steps
     missing = math.inf
@@ -133,7 +133,7 @@ def run_phases(setup: Setup, store: Any, seeds: Seeds, begin: float) -> Finished
         count, taken, missing = _next_steps(drawn, missing, setup)
         if (count, taken) == (program.steps_per_row, drawn.moves):
             break
-        phase = f'thinned-{count}-delayed' if taken.are_delayed else f'thinned-{count}'
+        phase = f'thinned-{count}{taken.label}'
         first = store.restore(phase, _moving(drawn.position, drawn.moves, taken))
         program = setup.sampling(again, first, count, taken)
         seed = random.fold_in(seeds.sampling, count)
@@ -199,12 +199,12 @@ def _warm_up(label, setup, first, store, seed) -> Execution:
     return warmup
 
 
-def _draw(label, program, first, seed, setup, store, taken, num_tried=0) -> Drawn:
+def _draw(label, program, first, seed, setup, store, taken, num_tried=0, num_spent=0) -> Drawn:
     """Draws until the verdict is that there are enough; or that the first call for longer moves."""
     start, settings = setup.start, setup.settings
     num_results, until, progress = settings.num_results, settings.until, settings.progress
     rows = store.rows(label, program.row_specs, num_results)
-    goals = list(stopping.goals(until, num_results, program.steps_per_row))
+    goals = list(stopping.goals(until, num_results, program.steps_per_row, num_spent))
     if until is None and first.num_rows > num_results:
         raise ValueError(
             f'`checkpoint` holds {first.num_rows} draws per chain, more than '

@@ -68,7 +68,9 @@ class Verdict(NamedTuple):
     """A sentence."""
 
 
-def goals(until: Until | None, num_results: int, steps_per_row: int) -> Iterator[int]:
+def goals(
+    until: Until | None, num_results: int, steps_per_row: int, num_spent: int = 0
+) -> Iterator[int]:
     """Numbers of draws at which to look, ascending; the last is where sampling ends in any case.
 
     They follow from the arguments alone, so that a run that was interrupted ends where it would
@@ -76,13 +78,16 @@ def goals(until: Until | None, num_results: int, steps_per_row: int) -> Iterator
 
     Args:
       until: what is to hold, or `None`.
-      num_results: draws of the first round.
+      num_results: draws of the first round, which is taken in any case.
       steps_per_row: steps for each of them.
+      num_spent: steps of draws that were thrown away.
     """
     limit = num_results
     if until is not None:
         steps = until.max_steps
-        limit = _DEFAULT_NUM_ROUNDS * num_results if steps is None else steps // steps_per_row
+        limit = _DEFAULT_NUM_ROUNDS * num_results
+        if steps is not None:
+            limit = max((steps - num_spent) // steps_per_row, num_results)
     goal = num_results
     while goal < limit:
         yield goal

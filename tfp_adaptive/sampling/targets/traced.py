@@ -1,6 +1,6 @@
 """A log-density that is traced once for all programs, each of which calls it as a function.
 
-`sample` makes up to eight programs, and some hold the density five times. To trace a joint
+`sample` makes up to ten programs, and some hold the density five times. To trace a joint
 distribution with its gradient takes about a second each time, longer than XLA needs to compile what
 comes of it: ten chains of the eight schools wait 8 s for all traces, and 22 s without this.
 
