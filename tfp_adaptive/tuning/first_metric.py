@@ -14,19 +14,16 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.internal import loops
 from tfp_adaptive.typing import LogDensity, Tensor
 
 MANY_DIMENSIONS = 50
 """In fewer the warm-up learns the metric itself, and needs no second derivatives for it."""
-MIN_CHAINS = 4
-"""Fewer have no spread to speak of."""
 _ROUNDING = 8
 """Curvatures below so many units of rounding of the largest are noise."""
 
 
 def num_gradients(num_chains: int, event_size: int) -> int:
-    """Gradients that `hessian` takes of a chain; a product counts as two.
+    """Gradients that `measure` takes of a chain; a product counts as two.
 
     Args:
       num_chains: C.
@@ -64,19 +61,12 @@ def measure(target: LogDensity, position: Tensor, scale: Tensor) -> Measured:
     place = tf.broadcast_to(tf.gather(places, tf.argmax(log_prob)), position.shape)
     num_rows = math.ceil(size / num_chains)
 
-    def product(index, rows, place):
+    def products(index):
         which = index * num_chains + tf.range(num_chains)
         unit = tf.one_hot(which, size, dtype=scale.dtype)
-        row = -scale * target.hessian_vector_product(place, scale * unit)
-        rows = tf.tensor_scatter_nd_update(rows, [[index]], row[tf.newaxis])
-        return index + 1, rows, loops.varying(place)
+        return -scale * target.hessian_vector_product(place, scale * unit)
 
-    _, rows, _ = tf.while_loop(
-        lambda index, *_: index < num_rows,
-        product,
-        (tf.constant(0), tf.zeros([num_rows, num_chains, size], scale.dtype), place),
-        maximum_iterations=num_rows,
-    )
+    rows = tf.map_fn(products, tf.range(num_rows), fn_output_signature=scale.dtype)
     hessian = tf.reshape(rows, [num_rows * num_chains, size])[:size]
     return Measured(hessian, position / scale, score * scale)
 
@@ -87,7 +77,7 @@ def factor(measured: Measured) -> np.ndarray | None:
     Negative curvatures, as they are in a place that is no mode, count by their size.
 
     Args:
-      measured: of at least `MIN_CHAINS` chains.
+      measured: of at least `first_scale.MIN_CHAINS` chains.
 
     Returns:
       [D, D] float64, or `None` where the Hessian is zero, or something is not finite.

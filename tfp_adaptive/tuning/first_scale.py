@@ -14,7 +14,8 @@ from tfp_adaptive.internal import chains
 from tfp_adaptive.typing import LogDensity, Tensor
 
 NUM_GRADIENTS = 2
-_MIN_CHAINS = 4
+MIN_CHAINS = 4
+"""Fewer have no spread to speak of."""
 _OFFSET = 0.1
 """Of the secant, in deviations."""
 _RESOLUTION = 1e-5
@@ -75,7 +76,7 @@ def _unit(position, score):
     source = tf.where(is_finite, tf.range(tf.size(is_finite)), other)
     ratio = _spread(tf.gather(position, source)) / _spread(tf.gather(score, source))
     is_usable = tf.math.is_finite(ratio) & (ratio > 0)
-    is_usable &= tf.reduce_sum(tf.cast(is_finite, tf.int32)) >= _MIN_CHAINS
+    is_usable &= tf.reduce_sum(tf.cast(is_finite, tf.int32)) >= MIN_CHAINS
     log_unit = tf.math.log(tf.where(is_usable, ratio, tf.ones_like(ratio))) / 2
     num_usable = tf.reduce_sum(tf.cast(is_usable, ratio.dtype))
     middle = tf.math.divide_no_nan(tf.reduce_sum(log_unit), num_usable)

@@ -13,6 +13,7 @@ from tfp_adaptive.sampling.programs.statistics import find_field
 from tfp_adaptive.sampling.user_code import explained
 from tfp_adaptive.tuning import first_metric
 from tfp_adaptive.tuning.arrive import LOST
+from tfp_adaptive.tuning.first_scale import MIN_CHAINS
 
 _SHARE = 4
 _MAX_SHARE = 4
@@ -98,7 +99,7 @@ def _with_metric(setup, first):
     num_chains = setup.start.num_chains
     num_gradients = first_metric.num_gradients(num_chains, size)
     is_cheap = num_gradients <= _MAX_SHARE * setup.settings.num_warmup_steps
-    if num_chains < first_metric.MIN_CHAINS or not is_cheap:
+    if num_chains < MIN_CHAINS or not is_cheap:
         return first, 0
     try:
         measured = programs.measure(first.state, first.scale)
