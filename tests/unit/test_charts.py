@@ -54,3 +54,13 @@ def test_initial_scale_vector():
     np.testing.assert_array_equal(vector([2.0]), [2] * 3)
     np.testing.assert_array_equal(vector([1, 2, 3]), [1, 2, 3])
     assert vector([1, 2, 3]).dtype == tf.float32
+
+
+def test_a_family_that_takes_factors_is_given_the_whole():
+    """The smallest entry of a factor is a zero above its diagonal."""
+    family = preconditioners.cholesky()._replace(takes_scales=False)
+    factor = np.tril(np.arange(1.0, 10.0).reshape(3, 3))
+    found = charts.initial_parameters(family, 3, tf.float32, tf.constant(factor))
+    np.testing.assert_allclose(found, factor)
+    found = charts.initial_parameters(family, 3, tf.float32, tf.constant([3.0, 2.0, 4.0]))
+    np.testing.assert_allclose(found, 2 * np.eye(3))
