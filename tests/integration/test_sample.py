@@ -349,20 +349,6 @@ def test_a_density_without_second_derivatives_has_no_hessian():
     assert not found.diagnostics.num_divergences
 
 
-def test_a_density_in_python_has_no_hessian():
-    """Nor does one whose gradient cannot be differentiated where the program is traced."""
-
-    @tf.custom_gradient
-    def in_python(q):
-        value = tf.numpy_function(lambda x: -np.sum(x**2, axis=-1) / 2, [q], q.dtype)
-        return tf.ensure_shape(
-            value, q.shape[:-1]
-        ), lambda upstream: -upstream[..., tf.newaxis] * tf.numpy_function(np.copy, [q], q.dtype)
-
-    found = run(in_python, num_results=20, **MANY)
-    assert found.diagnostics.accept_prob > 0.5
-
-
 @pytest.mark.parametrize('num_chains', [3, 10])
 def test_a_place_without_curvature(num_chains):
     """At the mean of the chains, where the density is the highest, the Hessian is next to zero."""
