@@ -1,5 +1,8 @@
 """internal.log_density: value, score and Hessian-vector product of the user's function."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -118,3 +121,16 @@ def test_refuses_what_it_cannot_differentiate():
 def test_refuses_another_dtype():
     with pytest.raises(TypeError, match=r'`target_log_prob_fn`.*float64.*float32'):
         log_density.value_and_gradients(lambda a: tf.cast(a, tf.float64), [tf.zeros([3])])
+
+
+def test_a_graph_is_freed_with_its_density():
+    """TensorFlow keeps the graphs of custom gradients; those of users may hold gigabytes."""
+
+    def weak_graph():
+        density = problems.packed(WELL.log_prob, np.zeros([2, 4]))
+        trace = tf.function(density.value_and_score, autograph=False)
+        return weakref.ref(trace.get_concrete_function(tf.zeros([2, 4], tf.float64)).graph)
+
+    graph = weak_graph()
+    gc.collect()
+    assert graph() is None

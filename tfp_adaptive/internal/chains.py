@@ -1,5 +1,8 @@
 """Helpers on [C, ...] tensors that work row by row; but for `is_finite` nothing mixes chains."""
 
+import functools
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from tfp_adaptive.internal import devices
@@ -71,11 +74,24 @@ def sum_of_row(x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(x, tf.ones([size], x.dtype))
 
 
-@tf.custom_gradient
-def drop_nonfinite_gradient(x):
-    """Identity whose backward pass replaces non-finite cotangents by zero."""
+def drop_nonfinite_gradient(x: tf.Tensor) -> tf.Tensor:
+    """Identity of x [C, D] whose backward pass replaces non-finite cotangents by zero."""
+    return _drop_nonfinite_gradient(tuple(x.shape), x.dtype)(x)
 
-    def backward(cotangent):
-        return tf.where(tf.math.is_finite(cotangent), cotangent, tf.zeros_like(cotangent))
 
-    return tf.identity(x), backward
+@functools.cache
+def _drop_nonfinite_gradient(shape: tuple, dtype: tf.DType) -> Callable:
+    """`drop_nonfinite_gradient` of one shape, as a graph of its own.
+
+    TensorFlow keeps every custom gradient until the process ends, and with it the graph that it
+    stands in: in the graph of a log-density it would keep the data of all models ever sampled.
+    """
+
+    @tf.custom_gradient
+    def drop(x):
+        def backward(cotangent):
+            return tf.where(tf.math.is_finite(cotangent), cotangent, tf.zeros_like(cotangent))
+
+        return tf.identity(x), backward
+
+    return tf.function(drop, autograph=False).get_concrete_function(tf.TensorSpec(shape, dtype))

@@ -1,6 +1,6 @@
 """The functions that the operations of a graph call."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 import tensorflow as tf
 
@@ -25,6 +25,18 @@ def called(operation: tf.Operation) -> list[tf.Graph]:
     return [operation.graph._get_function(name).graph for name in names]
 
 
+def every_operation(graph: tf.Graph) -> Iterator[tf.Operation]:
+    """The operations of a graph and of the functions that it calls.
+
+    Args:
+      graph: of a `tf.function`.
+    """
+    for operation in graph.get_operations():
+        yield operation
+        for body in called(operation):
+            yield from every_operation(body)
+
+
 def holds(graph: tf.Graph, types: Set[str]) -> bool:
     """Whether a graph, or a function that it calls, has an operation of one of these types.
 
@@ -32,7 +44,16 @@ def holds(graph: tf.Graph, types: Set[str]) -> bool:
       graph: of a `tf.function`.
       types: such as 'Cholesky'.
     """
+    return any(operation.type in types for operation in every_operation(graph))
+
+
+def holds_nested_lists(graph: tf.Graph) -> bool:
+    """Whether a graph, or a function that it calls, has lists of lists of tensors.
+
+    Args:
+      graph: of a `tf.function`.
+    """
     return any(
-        operation.type in types or any(holds(body, types) for body in called(operation))
-        for operation in graph.get_operations()
+        operation.type == 'TensorListReserve' and operation.get_attr('element_dtype') == tf.variant
+        for operation in every_operation(graph)
     )

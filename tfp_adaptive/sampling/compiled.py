@@ -53,8 +53,7 @@ class Compiled:
                 raise
             user_code.warn(
                 'XLA cannot compile `target`, `kernel` or `trace_fn`; `sample` goes on without it: '
-                'pass jit_compile=False to do so at once, or write an AutoBatched model with the '
-                'class of the same name without it, which XLA compiles more often. It says: '
+                'pass jit_compile=False to do so at once. It says: '
                 f'{user_code.reason(error)}'
             )
             self._xla.is_on = False

@@ -28,7 +28,8 @@ class Density:
         Args:
           model: the target.
         """
-        self.model = dataclasses.replace(model, log_prob_fn=Traced(model.log_prob_fn))
+        ranks = [len(shape) for shape in model.event_shapes] if model.is_vectorized else None
+        self.model = dataclasses.replace(model, log_prob_fn=Traced(model.log_prob_fn, ranks))
         self._compiled = Compiled(self._evaluate)
 
     def evaluate(self, parts: list) -> tuple[tf.Tensor, np.ndarray]:

@@ -5,7 +5,8 @@ distribution with its gradient takes about a second each time, longer than XLA n
 comes of it: ten chains of the eight schools wait 8 s for all traces, and 22 s without this.
 
 A density that holds a loop is traced in each program all the same: XLA differentiates a loop only
-where that was traced for XLA, and not within a function.
+where that was traced for XLA, and not within a function. Where such a density was written for one
+chain, its chains are evaluated in turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +16,25 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import graphs
 from tfp_adaptive.sampling import cholesky
+from tfp_adaptive.sampling.targets import in_turn
 
 
 class Traced:
     """A log-density of parts; calls within programs share a trace for every shape of the parts."""
 
-    def __init__(self, fn: Callable):
+    def __init__(self, fn: Callable, event_ranks: Sequence[int] | None = None):
         """Initializes this density.
 
         Args:
           fn: of parts [*batch, *event]. Outside of programs it is called as it is.
+          event_ranks: of the parts of a density that was written for one chain and is mapped over
+            several. Default `None`: it was written for several.
         """
-        self._fn = fn
+        self._fn, self._event_ranks = fn, event_ranks
         self._traces: dict[tuple, Any] = {}
 
     def __reduce__(self):
-        return Traced, (self._fn,)
+        return Traced, (self._fn, self._event_ranks)
 
     def __call__(self, *parts: Any) -> Any:
         """The log-densities [*batch].
@@ -43,9 +47,12 @@ class Traced:
         parts = tuple(tf.convert_to_tensor(part) for part in parts)
         if not all(part.shape.is_fully_defined() for part in parts):
             return self._fn(*parts)
-        if graphs.holds(self.graph(parts), graphs.LOOPS):
-            return self._checked(*parts)
-        return self._trace(parts)(*parts)
+        graph = self.graph(parts)
+        if not graphs.holds(graph, graphs.LOOPS):
+            return self._trace(parts)(*parts)
+        if self._event_ranks and graphs.holds_nested_lists(graph):
+            return in_turn.log_density(self._fn, parts, parts[0].shape.rank - self._event_ranks[0])
+        return self._checked(*parts)
 
     def graph(self, parts: Sequence) -> tf.Graph:
         """What it is computed from.
