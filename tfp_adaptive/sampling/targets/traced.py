@@ -6,7 +6,7 @@ comes of it: ten chains of the eight schools wait 8 s for all traces, and 22 s w
 
 A density that holds a loop is traced in each program all the same: XLA differentiates a loop only
 where that was traced for XLA, and not within a function. Where such a density was written for one
-chain, its chains are evaluated in turn.
+chain, XLA on a CPU is given its chains in turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,8 @@ class Traced:
         graph = self.graph(parts)
         if not graphs.holds(graph, graphs.LOOPS):
             return self._trace(parts)(*parts)
-        if self._event_ranks and graphs.holds_nested_lists(graph):
+        is_refused = cholesky.is_for_xla() and graphs.holds_nested_lists(graph)
+        if self._event_ranks and is_refused:
             return in_turn.log_density(self._fn, parts, parts[0].shape.rank - self._event_ranks[0])
         return self._checked(*parts)
 
