@@ -114,6 +114,13 @@ def _fixed_global_seed(seed):
     np.random.seed(seed)
 
 
+@pytest.fixture(autouse=True)
+def _no_trace_in_the_scope_of_variables():
+    """What a test leaves there makes others fail, in whichever order they come."""
+    yield
+    assert tf.compat.v1.get_variable_scope().caching_device is None
+
+
 @pytest.fixture(autouse=True, scope='session')
 def _fixed_global_seed_of_tensorflow(request):
     """A test that draws from TensorFlow's global state must hold for any draws."""

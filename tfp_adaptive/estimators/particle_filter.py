@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfp_adaptive.estimators.records import Estimator
 from tfp_adaptive.estimators.resampling import systematic
-from tfp_adaptive.internal import arguments
+from tfp_adaptive.internal import arguments, loops
 
 
 class _Cloud(NamedTuple):
@@ -152,7 +152,8 @@ def particle_filter(
         if num_steps > 1:
             inputs = uniforms[1:], normals[1:], data[:-1], data[1:]
             step = functools.partial(_next, model, parts)
-            carried = tf.foldl(step, inputs, initializer=carried)
+            with loops.errors_leave_no_trace():
+                carried = tf.foldl(step, inputs, initializer=carried)
         cloud, total, complete = carried
         if not model.is_smoothed:
             return total

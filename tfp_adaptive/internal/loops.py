@@ -1,5 +1,7 @@
-"""What loops in XLA need to know of their variables."""
+"""What TensorFlow's loops need: under XLA of their variables, and where functions raise."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -21,3 +23,19 @@ def varying(loop_vars: Any) -> Any:
 
     leaves = tf.nest.flatten(loop_vars, expand_composites=True)
     return tf.nest.pack_sequence_as(loop_vars, [same(x) for x in leaves], expand_composites=True)
+
+
+@contextlib.contextmanager
+def errors_leave_no_trace() -> Iterator[None]:
+    """Around `tf.map_fn` and `tf.foldl` of functions that users write.
+
+    These give the thread's variable scope a caching device, and take it away again unless the
+    function raises. TFP's `sample_chain` would then fail outside of graphs, whatever it samples.
+    """
+    scope = tf.compat.v1.get_variable_scope()
+    device = scope.caching_device
+    try:
+        yield
+    finally:
+        if scope.caching_device is not device:
+            scope.set_caching_device(device)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import loops
 from tfp_adaptive.internal.log_density import value_and_gradients
 
 
@@ -30,6 +31,10 @@ def log_density(fn: Callable, parts: Sequence[tf.Tensor], num_chain_axes: int) -
     dtype = parts[0].dtype
     one_chain = [tf.TensorSpec(event, dtype) for event in events]
 
+    def mapped(fn, elements, of_one):
+        with loops.errors_leave_no_trace():
+            return tf.map_fn(fn, elements, fn_output_signature=of_one)
+
     def score(parts):
         return value_and_gradients(fn, parts)[1]
 
@@ -46,9 +51,9 @@ def log_density(fn: Callable, parts: Sequence[tf.Tensor], num_chain_axes: int) -
     @tf.custom_gradient
     def scores(*parts):
         def gradient(*x):
-            return tf.map_fn(product, (list(parts), list(x)), fn_output_signature=one_chain)
+            return mapped(product, (list(parts), list(x)), one_chain)
 
-        return tf.map_fn(score, list(parts), fn_output_signature=one_chain), gradient
+        return mapped(score, list(parts), one_chain), gradient
 
     @tf.custom_gradient
     def values(*parts):
@@ -58,7 +63,7 @@ def log_density(fn: Callable, parts: Sequence[tf.Tensor], num_chain_axes: int) -
                 for score in scores(*parts)
             ]
 
-        return tf.map_fn(lambda one: fn(*one), list(parts), fn_output_signature=dtype), gradient
+        return mapped(lambda one: fn(*one), list(parts), dtype), gradient
 
     flat = [tf.reshape(part, [-1, *event]) for part, event in zip(parts, events, strict=True)]
     return tf.reshape(values(*flat), batch_shape)
