@@ -65,6 +65,8 @@ HIDDEN_STATE = {
     'tf.numpy_function',
     'tf.py_function',
 }
+PUTS_IT_BACK = {'tfp_adaptive.internal.loops': 'tf.compat.v1.get_variable_scope'}
+"""The one use of hidden state: as it was before an error within TensorFlow's own loops."""
 KERAS = ('keras', 'tf_keras', 'tensorflow.keras')
 
 
@@ -234,6 +236,8 @@ def test_no_variables_and_no_keras(module):
     for name in imported_names(module):
         assert not name.startswith(KERAS), f'{module.name} imports {name}: state is explicit'
     for line, name in uses(module):
+        if f'{PUTS_IT_BACK.get(module.name)}.'.startswith(f'{name}.'):
+            continue
         for forbidden in HIDDEN_STATE:
             assert name != forbidden, f'{module.name}:{line} uses {name}'
             assert not name.startswith(forbidden + '.'), f'{module.name}:{line} uses {name}'
