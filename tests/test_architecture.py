@@ -47,6 +47,7 @@ PRIVATE_IMPORTS_ALLOWED = (
     'tensorflow_probability.python.bijectors.sigmoid',
     'tensorflow_probability.python.bijectors.softplus',
     # to factorize fast what XLA factorizes slowly: `sampling/cholesky.py` says why
+    'tensorflow.python.ops.control_flow_util',
     'tensorflow.python.ops.linalg_ops',
 )
 LIBRARY_INTERNALS = (

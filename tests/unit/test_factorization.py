@@ -21,12 +21,28 @@ def positive_definite(rng, *shape):
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_factors_by_blocks(size, jit_compile, rng):
     matrix = positive_definite(rng, 2, size)
-    function = tf.function(factorization.cholesky, jit_compile=jit_compile, autograph=False)
+    function = tf.function(factorization.by_blocks, jit_compile=jit_compile, autograph=False)
     found = function(tf.constant(matrix))
     np.testing.assert_allclose(found, np.linalg.cholesky(matrix), rtol=1e-8, atol=1e-12)
     # as TensorFlow's, it does not look at what is above the diagonal
     lower = function(tf.constant(np.tril(matrix) + np.triu(rng.normal(size=[size, size]), 1)))
     np.testing.assert_array_equal(lower, found)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_algorithms_factorize_by_blocks_under_xla_alone(jit_compile):
+    kinds = set()
+
+    def loop(matrix):
+        def body(step, matrix):
+            matrix = factorization.cholesky(matrix)
+            kinds.update(op.type for op in matrix.graph.get_operations())
+            return step + 1, matrix
+
+        return tf.while_loop(lambda step, _: step < 2, body, (0, matrix))
+
+    tf.function(loop, jit_compile=jit_compile, autograph=False)(tf.eye(3, batch_shape=[2]))
+    assert ('Cholesky' in kinds) != jit_compile
 
 
 @pytest.mark.parametrize('size', [2, 70])
@@ -35,7 +51,7 @@ def test_a_factor_of_what_is_not_positive_definite_is_not_finite(size, jit_compi
     matrix = np.eye(size)
     matrix[0, -1] = matrix[-1, 0] = 2
     both = np.stack([matrix, np.eye(size)])
-    function = tf.function(factorization.cholesky, jit_compile=jit_compile, autograph=False)
+    function = tf.function(factorization.by_blocks, jit_compile=jit_compile, autograph=False)
     found = function(tf.constant(both))
     assert not np.all(np.isfinite(found[0]))
     np.testing.assert_array_equal(found[1], np.eye(size))
@@ -61,7 +77,7 @@ def test_first_and_second_derivatives_are_those_of_tensorflow(size, jit_compile,
 
     @tf.function(jit_compile=jit_compile, autograph=False)
     def found(matrix):
-        return derivatives(factorization.cholesky, matrix, weights)
+        return derivatives(factorization.by_blocks, matrix, weights)
 
     expected = derivatives(tf.linalg.cholesky, matrix, weights)
     for own, other in zip(found(matrix), expected, strict=True):

@@ -9,6 +9,7 @@ takes longer to compile more of them.
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from tfp_adaptive.internal import devices
 
@@ -17,6 +18,20 @@ _MAX_NUM_BLOCKS = 4
 
 
 def cholesky(matrix: tf.Tensor) -> tf.Tensor:
+    """Lower factor L of positive definite matrices A = L L^T, for the algorithms themselves.
+
+    By blocks where a program is traced for XLA on a CPU, and TensorFlow's factor elsewhere.
+
+    Args:
+      matrix: A, [..., D, D] with D static.
+    """
+    is_traced = tf.is_symbolic_tensor(matrix)
+    if is_traced and control_flow_util.GraphOrParentsInXlaContext(matrix.graph):
+        return by_blocks(matrix)
+    return tf.linalg.cholesky(matrix)
+
+
+def by_blocks(matrix: tf.Tensor) -> tf.Tensor:
     """Lower factor L of positive definite matrices A = L L^T; not finite where they are not.
 
     It can be differentiated any number of times. Gradients are symmetric, like those of

@@ -10,7 +10,7 @@ import math
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains
+from tfp_adaptive.internal import chains, factorization
 
 
 def draw(noise_scale, root, white, directions):
@@ -49,7 +49,7 @@ def _log_prob(noise_scale, root, deviation):
     is_dense = size <= num_directions
     gram = tf.matmul(root, root, transpose_a=is_dense, transpose_b=not is_dense)
     ridge = tf.linalg.diag(tf.broadcast_to(square, tf.shape(gram)[:-1]))
-    factor = tf.linalg.cholesky(gram + ridge)
+    factor = factorization.cholesky(gram + ridge)
     log_det = 2 * chains.sum_of_row(tf.math.log(tf.linalg.diag_part(factor)))
     if is_dense:
         solved = tf.linalg.triangular_solve(factor, deviation[..., tf.newaxis])[..., 0]

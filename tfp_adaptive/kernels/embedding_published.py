@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import random
+from tfp_adaptive.internal import factorization, random
 from tfp_adaptive.kernel_functions import KernelFunction
 from tfp_adaptive.kernels import metropolis, moment_adaptive
 from tfp_adaptive.kernels.embedding_adaptive import Cycle
@@ -126,7 +126,7 @@ def _explore(axes, target, state, memory, noise, step_size, place):
         root = tf.cast(root, tf.float64)
         covariance = tf.matmul(root, root, transpose_a=True)
         ridge = tf.linalg.diag_part(covariance) + tf.cast(noise_scale, tf.float64) ** 2
-        return tf.cast(tf.linalg.cholesky(tf.linalg.set_diag(covariance, ridge)), dtype)
+        return tf.cast(factorization.cholesky(tf.linalg.set_diag(covariance, ridge)), dtype)
 
     is_last = tf.equal(place + 1, memory.history.shape[1])
     factor = tf.cond(is_last, transit, lambda: memory.factor)

@@ -23,7 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, loops, random
+from tfp_adaptive.internal import chains, factorization, loops, random
 from tfp_adaptive.internal.curvature import pooled, stable_scale
 from tfp_adaptive.kernels import lanes, metropolis, windowed
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
@@ -175,13 +175,13 @@ def _factor(design, memory, lane, parameters, step_size):
         covariance = gaussian.limited(covariance, tf.square(eps) * sigma)
     corrected = memory.num_corrected + tf.cast(matrix.is_corrected, tf.int32)
     memory = memory._replace(num_pairs=matrix.num_pairs, num_corrected=corrected)
-    return tf.linalg.cholesky(covariance), memory
+    return factorization.cholesky(covariance), memory
 
 
 def _factor_of_last_move(lane, factor):
     """That of the lane's own covariance; at its first move there is none yet."""
     has_moved = tf.linalg.trace(lane.matrix)[:, tf.newaxis, tf.newaxis] > 0
-    return tf.linalg.cholesky(tf.where(has_moved, lane.matrix, _square(factor)))
+    return factorization.cholesky(tf.where(has_moved, lane.matrix, _square(factor)))
 
 
 def _share(design, parameters, step_size):

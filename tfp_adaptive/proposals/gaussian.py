@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import arguments
+from tfp_adaptive.internal import arguments, factorization
 from tfp_adaptive.proposals import secants
 from tfp_adaptive.typing import Tensor
 
@@ -100,7 +100,7 @@ def newton(*, max_share: float = 4.0) -> GaussianProposal:
 
 def _inverse_hessian(max_share, hessian, covariance) -> Matrix:
     """H in the coordinates of Sigma, in which the learned covariance is the identity."""
-    factor = tf.broadcast_to(tf.linalg.cholesky(covariance), tf.shape(hessian))
+    factor = tf.broadcast_to(factorization.cholesky(covariance), tf.shape(hessian))
     is_finite = tf.reduce_all(tf.math.is_finite(hessian), axis=[-2, -1])
     hessian = tf.where(is_finite[:, tf.newaxis, tf.newaxis], hessian, tf.zeros_like(hessian))
     precision = -tf.linalg.matmul(factor, hessian @ factor, transpose_a=True)

@@ -10,6 +10,7 @@ count to (H [C, D, D], number of pairs used [C]). Loops over pairs have a static
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import factorization
 from tfp_adaptive.typing import Tensor
 
 _DAMPING = 0.2
@@ -36,8 +37,10 @@ def bfgs(s: Tensor, y: Tensor, first: Tensor, is_used: Tensor) -> tuple[Tensor, 
         applies = is_used[:, j] & (product > 1e-12 * _norm(step) * _norm(damped)) & (model > 0)
         product, model = (_or_one(applies, x) for x in (product, model))
         rate = _columns(1 / product)
-        left = tf.eye(s.shape[2], dtype=s.dtype) - rate * _outer(step, damped)
-        new = left @ inverse @ tf.linalg.matrix_transpose(left) + rate * _outer(step, step)
+        moved = tf.linalg.matvec(inverse, damped)
+        cross = _outer(step, moved) + _outer(moved, step)
+        square = (1 + _columns(_dot(damped, moved)) * rate) * _outer(step, step)
+        new = inverse + rate * (square - cross)
         new_direct = direct - _outer(image, image) / _columns(model) + rate * _outer(damped, damped)
         inverse = tf.where(_columns(applies), new, inverse)
         direct = tf.where(_columns(applies), new_direct, direct)
@@ -76,7 +79,7 @@ def least_squares(
     weight = _columns(tf.where(weight > 0, weight, tf.ones_like(weight)))
     ridge = gram + weight * tf.eye(s.shape[2], dtype=s.dtype)
     right = tf.linalg.matmul(y, s, transpose_a=True) + weight * first
-    solution = tf.linalg.cholesky_solve(tf.linalg.cholesky(ridge), right)
+    solution = tf.linalg.cholesky_solve(factorization.cholesky(ridge), right)
     symmetric = (solution + tf.linalg.matrix_transpose(solution)) / 2
     return symmetric, tf.reduce_sum(tf.cast(is_used, tf.int32), axis=-1)
 
@@ -90,15 +93,22 @@ def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[T
     """
     is_finite = tf.reduce_all(tf.math.is_finite(matrix), axis=[-2, -1])
     matrix = tf.where(_columns(is_finite), matrix, fallback)
-    factor = tf.linalg.cholesky(fallback)
+    factor = factorization.cholesky(fallback)
     half = tf.linalg.triangular_solve(factor, matrix)
     whitened = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half))
-    values, vectors = tf.linalg.eigh((whitened + tf.linalg.matrix_transpose(whitened)) / 2)
-    is_low = tf.reduce_any(values < floor, axis=-1)
-    flipped = tf.maximum(tf.abs(values), floor)
-    root = tf.linalg.matmul(factor, vectors * tf.sqrt(flipped)[..., tf.newaxis, :])
-    rebuilt = tf.linalg.matmul(root, root, transpose_b=True)
-    return tf.where(_columns(is_low), rebuilt, matrix), is_low | ~is_finite
+    whitened = (whitened + tf.linalg.matrix_transpose(whitened)) / 2
+    # XLA on a CPU takes forty times as long for eigenvalues as for a factor, which tells as well
+    least = floor * tf.eye(whitened.shape[-1], dtype=whitened.dtype)
+    is_high = tf.math.is_finite(tf.linalg.trace(factorization.cholesky(whitened - least)))
+
+    def flipped():
+        values, vectors = tf.linalg.eigh(whitened)
+        root = factor @ (vectors * tf.sqrt(tf.maximum(tf.abs(values), floor))[..., tf.newaxis, :])
+        rebuilt = tf.linalg.matmul(root, root, transpose_b=True)
+        return tf.where(_columns(is_high), matrix, rebuilt)
+
+    matrix = tf.cond(tf.reduce_all(is_high), lambda: matrix, flipped)
+    return matrix, ~(is_high & is_finite)
 
 
 def _or_one(mask, x):

@@ -30,7 +30,7 @@ def _cholesky(input: Any, name: str | None = None) -> tf.Tensor:
     is_square = bool(rows) and rows == columns
     if not is_square or not matrix.dtype.is_floating or _is_to_be_mapped(matrix):
         return _own(matrix, name=name)
-    return factorization.cholesky(matrix)
+    return factorization.by_blocks(matrix)
 
 
 def _is_to_be_mapped(matrix) -> bool:
