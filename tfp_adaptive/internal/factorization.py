@@ -3,8 +3,9 @@
 XLA factorizes column by column in a loop whose every turn multiplies whole matrices. On one core,
 factors and gradients of ten matrices in float32 take it 3.0 ms at D = 30, 19 ms at D = 60 and
 218 ms at D = 120, and here 1.0, 2.3 and 13 ms. At D = 30, where XLA writes out its triangular
-solves, it needs 22 s to compile them, and here 3 s. Narrower blocks run little faster, and XLA
-takes longer to compile more of them.
+solves, it needs 22 s to compile them, and here 3 s. Factors alone, of twenty matrices in float64,
+take it 1.4 ms at D = 32 and 8.4 at D = 50, and here 0.1 and 0.3. Narrower blocks run little faster,
+and XLA takes longer to compile more of them.
 """
 
 import numpy as np

@@ -97,7 +97,7 @@ def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[T
     half = tf.linalg.triangular_solve(factor, matrix)
     whitened = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half))
     whitened = (whitened + tf.linalg.matrix_transpose(whitened)) / 2
-    # XLA on a CPU takes forty times as long for eigenvalues as for a factor, which tells as well
+    # a factor tells as well, and XLA on a CPU takes forty times as long for eigenvalues
     least = floor * tf.eye(whitened.shape[-1], dtype=whitened.dtype)
     is_high = tf.math.is_finite(tf.linalg.trace(factorization.cholesky(whitened - least)))
 
