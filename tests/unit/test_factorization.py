@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.internal import factorization
+from tfp_adaptive.internal import factorization, graphs
 from tfp_adaptive.sampling import cholesky
 from tfp_adaptive.sampling.compiled import XLA, Compiled
 
@@ -43,6 +43,18 @@ def test_algorithms_factorize_by_blocks_under_xla_alone(jit_compile):
 
     tf.function(loop, jit_compile=jit_compile, autograph=False)(tf.eye(3, batch_shape=[2]))
     assert ('Cholesky' in kinds) != jit_compile
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_what_is_positive_definite(jit_compile):
+    """Without TensorFlow's own factor, which reports what has none."""
+    matrices = np.array([[[2, 1], [1, 2]], [[1, 2], [2, 1]], [[1, 1], [1, 1]], [[-1, 0], [0, 2]]])
+    function = tf.function(
+        factorization.is_positive_definite, jit_compile=jit_compile, autograph=False
+    )
+    trace = function.get_concrete_function(tf.constant(matrices, tf.float64))
+    np.testing.assert_array_equal(trace(tf.constant(matrices, tf.float64)), [True, *[False] * 3])
+    assert not graphs.holds(trace.graph, {'Cholesky'})
 
 
 @pytest.mark.parametrize('size', [2, 70])

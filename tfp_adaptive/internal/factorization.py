@@ -26,10 +26,26 @@ def cholesky(matrix: tf.Tensor) -> tf.Tensor:
     Args:
       matrix: A, [..., D, D] with D static.
     """
+    return by_blocks(matrix) if _is_for_xla(matrix) else tf.linalg.cholesky(matrix)
+
+
+def is_positive_definite(matrix: tf.Tensor) -> tf.Tensor:
+    """Whether all eigenvalues of symmetric matrices are positive, [...].
+
+    XLA on a CPU takes forty times as long for eigenvalues as for a factor by blocks. Elsewhere a
+    factor would tell as well, but TensorFlow reports on stderr whatever has none.
+
+    Args:
+      matrix: [..., D, D] with D static, finite.
+    """
+    if _is_for_xla(matrix):
+        return tf.math.is_finite(tf.linalg.trace(by_blocks(matrix)))
+    return tf.linalg.eigvalsh(matrix)[..., 0] > 0
+
+
+def _is_for_xla(matrix):
     is_traced = tf.is_symbolic_tensor(matrix)
-    if is_traced and control_flow_util.GraphOrParentsInXlaContext(matrix.graph):
-        return by_blocks(matrix)
-    return tf.linalg.cholesky(matrix)
+    return is_traced and control_flow_util.GraphOrParentsInXlaContext(matrix.graph)
 
 
 def by_blocks(matrix: tf.Tensor) -> tf.Tensor:

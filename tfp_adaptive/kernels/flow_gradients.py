@@ -12,7 +12,7 @@ everything flow. The midpoint is held at its q in both.
 
 import tensorflow as tf
 
-from tfp_adaptive.internal import chains, loops, outer_products
+from tfp_adaptive.internal import chains, outer_products
 from tfp_adaptive.typing import ChainState, LinearMap, LogDensity
 
 _NUM_FORMS = 2  # the log-determinant and the penalty
@@ -114,8 +114,7 @@ def entropy_gradient(flow, where, estimate):
         moved = _push(flow, parameters, z, tf.concat([right, left], axis=0))
         moved = tf.reshape(moved, [2 * _NUM_FORMS, -1, midpoint.shape[-1]])
         # one by one, so that a program holds one copy of the target's derivatives
-        with loops.errors_leave_no_trace():
-            moved = tf.map_fn(lambda x: target.hessian_vector_product(midpoint, x), moved)
+        moved = tf.map_fn(lambda x: target.hessian_vector_product(midpoint, x), moved)
         return _finite_rows(tf.reshape(moved, [-1, midpoint.shape[-1]]))
 
     def gradient():

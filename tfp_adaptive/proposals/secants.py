@@ -97,9 +97,8 @@ def positive_definite(matrix: Tensor, fallback: Tensor, floor: float) -> tuple[T
     half = tf.linalg.triangular_solve(factor, matrix)
     whitened = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half))
     whitened = (whitened + tf.linalg.matrix_transpose(whitened)) / 2
-    # a factor tells as well, and XLA on a CPU takes forty times as long for eigenvalues
     least = floor * tf.eye(whitened.shape[-1], dtype=whitened.dtype)
-    is_high = tf.math.is_finite(tf.linalg.trace(factorization.cholesky(whitened - least)))
+    is_high = factorization.is_positive_definite(whitened - least)
 
     def flipped():
         values, vectors = tf.linalg.eigh(whitened)
