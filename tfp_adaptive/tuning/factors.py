@@ -29,7 +29,7 @@ def dense(inverse_mass: Tensor) -> Tensor:
 
     The matrix is factored in units of its own standard deviations, so that units do not matter, and
     its correlations are shrunk by 4 D roundings, so that the factorisation does not fail: a failure
-    would end the program.
+    would leave nothing but NaN.
     """
     deviation = tf.sqrt(tf.linalg.diag_part(inverse_mass))
     correlation = inverse_mass / deviation / deviation[:, tf.newaxis]
