@@ -35,6 +35,16 @@ def make_hmc(log_prob):
     return tfmc.HamiltonianMonteCarlo(log_prob, step_size=0.3, num_leapfrog_steps=2)
 
 
+def estimating(log_prob, **settings):
+    """HMC whose masses are estimated."""
+    variance = tfp.experimental.stats.RunningVariance.from_stats(10.0, tf.zeros([2]), tf.ones([2]))
+    return tfp.experimental.mcmc.DiagonalMassMatrixAdaptation(
+        tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(log_prob, 0.3, 2),
+        initial_running_variance=variance,
+        **settings,
+    )
+
+
 def run(target=gaussian, num_results=20, num_warmup_steps=10, num_chains=None, **settings):
     """A short run in graph mode."""
     settings = {
@@ -389,6 +399,16 @@ KERNELS = {
         {'kernel': lambda p: tfmc.DualAveragingStepSizeAdaptation(make_hmc(p), 100)},
         ValueError,
         '`kernel` adapts for 100 steps',
+    ),
+    "TFP's never stops": (
+        {'kernel': lambda p: estimating(p)},
+        ValueError,
+        '`kernel` adapts without end but `num_warmup_steps` is 10.*num_estimation_steps=10',
+    ),
+    "TFP's stops too late": (
+        {'kernel': lambda p: estimating(p, num_estimation_steps=11)},
+        ValueError,
+        '`kernel` adapts for 11 steps.*num_estimation_steps=10',
     ),
     'of another density': (
         {'kernel': make_hmc(lambda q: gaussian(q - 3))},

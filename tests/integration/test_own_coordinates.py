@@ -1,5 +1,7 @@
 """`sample` on models whose parts get coordinates of their own."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -67,6 +69,19 @@ def test_coordinates_belong_to_a_run(posterior, tmp_path, monkeypatch, seed):
     plain = tfpa.sample(again, 20, reparameterize=False, **settings)
     np.testing.assert_array_equal(plain.states.theta, plain.unconstrained_states[2])
     assert plain.diagnostics.num_warmup_gradients < found.diagnostics.num_warmup_gradients
+
+
+def test_gradients_for_coordinates_are_counted_with_any_kernel_of_ours(posterior, seed):
+    settings = {'num_warmup_steps': 20, 'num_chains': 4, 'seed': seed, 'progress': False}
+    settings |= {
+        'jit_compile': False,
+        'kernel': functools.partial(tfpa.WindowedHMC, num_leapfrog_steps=1),
+    }
+    own, plain = (
+        tfpa.sample(posterior, 4, reparameterize=flag, **settings).diagnostics.num_warmup_gradients
+        for flag in (True, False)
+    )
+    assert own > plain + 20
 
 
 def test_a_kernel_that_is_there_keeps_its_coordinates(posterior, seed):

@@ -155,6 +155,42 @@ def test_programs_die_with_their_target():
     assert reference() is None
 
 
+WALL = 60.0
+
+
+def within_the_wall(q):
+    inside = tf.reduce_all(tf.abs(q) < WALL, axis=-1)
+    return tf.where(inside, gaussian(q / 20), -np.inf)
+
+
+def test_a_wall_far_from_the_start_may_move(monkeypatch):
+    """The values near the start are those of before; what the density is made of is not."""
+    settings = {'num_results': 200, 'num_warmup_steps': 100, 'kernel': tfpa.AdaptiveMetropolis}
+    first = run(within_the_wall, **settings)
+    assert np.abs(first.states).max() > 20
+    monkeypatch.setitem(globals(), 'WALL', 15.0)
+    second = run(within_the_wall, **settings)
+    assert np.abs(second.states).max() < 15
+
+
+@pytest.mark.parametrize(
+    'kernel',
+    [
+        pytest.param(tfpa.WindowedNUTS, marks=pytest.mark.slow, id='NUTS'),
+        pytest.param(tfpa.KernelAdaptiveMetropolis, id='kernel adaptive'),
+    ],
+)
+def test_frozen_kernels_share_a_program(kernel):
+    """What they have learned is an argument: draws are those of a fresh target."""
+    target = Counted()
+    settings = {'kernel': kernel, 'num_steps_between_results': 0}
+    run(target, **settings)
+    traced = target.num_traces
+    other = run(target, seed=2, **settings)
+    assert target.num_traces == traced
+    assert_identical(other.states, run(Counted(), seed=2, **settings).states)
+
+
 def test_methods_keep_their_programs():
     class Model:
         num_traces = 0
@@ -320,6 +356,15 @@ def test_longer_moves_where_chains_mix_slowly(tmp_path, settings):
     again = run(num_results=1000, **settings)
     assert_identical(again.states, found.states)
     assert again.stop_reason == found.stop_reason
+
+
+def test_a_trial_is_left_out_where_max_steps_have_no_room_for_it():
+    settings = {'num_warmup_steps': 500, 'initial_state': np.ones([10, 200], np.float32)}
+    until = tfpa.Until(min_ess=1e6, max_steps=1199)
+    found = run(num_results=1000, until=until, **settings)
+    assert len(found.states) == 1199
+    assert found.diagnostics.num_sampling_gradients == 1 + 1199
+    assert not found.has_longer_moves
 
 
 def test_chains_that_mix_fast_go_on_as_they_have_learned():

@@ -1,6 +1,7 @@
 """Every warning: silent on a good run, said on a bad one, with the chain or coordinate it means."""
 
 import dataclasses
+import itertools
 import re
 import types
 import warnings
@@ -53,8 +54,22 @@ def test_too_few_effective_draws(draws):
 
 
 def test_coordinates_that_are_constant_by_design_are_not_judged(draws):
+    """Such as the diagonal of a correlation matrix, where all that is free has moved."""
+    free = draws.copy()
     draws[..., 1] = 1.0
-    assert runs.run_of_draws(draws).warnings == ()
+    run = dataclasses.replace(runs.run_of_draws(draws), unconstrained_states=free)
+    assert convergence.find_concerns(run) == ()
+
+
+@pytest.mark.parametrize('is_same', [True, False], ids=['one place', 'a place for each chain'])
+def test_a_coordinate_that_never_moves_is_named(draws, is_same):
+    draws[..., 1] = 1.0 if is_same else np.arange(NUM_CHAINS)
+    sentence = runs.run_of_draws(draws).warnings[0]
+    assert sentence.startswith('1 of 3 coordinates never moved (x[1]): rounding')
+    assert 'float64 (`dtype`)' in sentence
+    # an entry that moved once is none of these
+    draws[-1, 0, 1] += 1
+    assert not any('never moved' in each for each in runs.run_of_draws(draws).warnings)
 
 
 def test_three_draws_are_too_few():
@@ -67,6 +82,20 @@ def test_a_stuck_chain_is_named(draws):
     sentence = runs.run_of_draws(draws).warnings[0]
     assert sentence.startswith('1 of 4 chains (2) stayed at one point for up to 501 of 600 draws')
     assert '`initial_state`' in sentence
+
+
+def test_a_short_run_has_chains_that_stay_by_chance(rng):
+    """Of a thousand chains that accept two thirds of their moves twelve stay for five draws."""
+    draws = rng.normal(size=[5, 1000, 1])
+    for before, after in itertools.pairwise(draws):
+        stays = rng.uniform(size=[1000, 1]) < 1 / 3
+        after[stays] = before[stays]
+    assert np.sum(np.all(draws == draws[0], axis=(0, 2))) > 3
+    assert not any('stayed' in sentence for sentence in runs.run_of_draws(draws).warnings)
+    # one of ten for thirty draws is no chance
+    many = rng.normal(size=[30, 10, 1])
+    many[:, 4] = 0.0
+    assert runs.run_of_draws(many).warnings[0].startswith('1 of 10 chains (4) stayed')
 
 
 def test_chains_that_never_move_are_stuck_even_if_all_are():
@@ -94,8 +123,13 @@ def test_ordinary_rejections_are_not_stuck_chains(rng, acceptance):
 
 def test_a_move_of_any_part_is_a_move(draws):
     """A kernel may move one part at a time."""
-    still = np.zeros_like(draws[..., 0])
-    assert runs.run_of_draws({'a': still, 'b': draws}).warnings == ()
+    is_first = np.arange(NUM_RESULTS) % 2 == 0
+    first, second = np.copy(draws[..., 0]), np.copy(draws[..., 1])
+    for part, moves in ((first, is_first), (second, ~is_first)):
+        last = np.maximum.accumulate(np.where(moves, np.arange(NUM_RESULTS), 0))
+        part[:] = part[last]
+    run = runs.run_of_draws({'a': first, 'b': second})
+    assert not any('stayed' in sentence for sentence in run.warnings)
 
 
 def test_draws_that_are_not_finite(draws):

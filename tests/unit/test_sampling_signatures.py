@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.sampling.kept import kept_with
-from tfp_adaptive.sampling.programs.signatures import signature
+from tfp_adaptive.sampling.signatures import signature
 
 FACTOR = 2.0
 

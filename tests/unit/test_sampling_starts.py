@@ -32,7 +32,7 @@ def log_prob_of_parts(a, b):
 
 def start_of(target, stateless_seed, initial_state=None, num_chains=None, dtype=None):
     kept = kept_with(target)
-    clear_if_changed(kept)
+    clear_if_changed(target, kept)
     model = make_model(target, initial_state, dtype, True, [], kept)
     return find_start(model, initial_state, num_chains, stateless_seed(), kept)
 

@@ -183,10 +183,28 @@ def test_fisher_diagonal_is_a_ratio_of_deviations(sample):
     draws, scores, _, _ = sample
     estimator = ESTIMATORS['fisher']
     found = estimator.factor(_after(estimator, draws, scores)) ** 2
-    of_draws, of_scores = (
-        np.diag(stan.regularised_covariance(x.reshape([-1, 4]))) for x in (draws, scores)
+    np.testing.assert_allclose(found, draws.std(axis=(0, 1)) / scores.std(axis=(0, 1)), rtol=1e-9)
+
+
+@pytest.mark.parametrize('name', ['fisher', 'fisher_dense'])
+def test_fisher_follows_a_change_of_units(name, sample):
+    estimator, (draws, scores, _, _) = ESTIMATORS[name], sample
+    units = np.array([1e6, 1e-6, 1.0, 1e3])
+    own = _inverse_mass(estimator, estimator.factor(_after(estimator, draws, scores)))
+    found = estimator.factor(_after(estimator, units * draws, scores / units))
+    np.testing.assert_allclose(
+        _inverse_mass(estimator, found) / np.outer(units, units), own, rtol=1e-6, atol=1e-6
     )
-    np.testing.assert_allclose(found, np.sqrt(of_draws / of_scores), rtol=1e-9)
+
+
+def test_fisher_leaves_coordinates_alone_that_tell_nothing(sample):
+    """Where draws, or scores, are all the same."""
+    draws, scores, _, _ = (np.copy(x) for x in sample)
+    draws[..., 1], scores[..., 2] = 3.0, 0.0
+    estimator = ESTIMATORS['fisher']
+    found = estimator.factor(_after(estimator, draws, scores))
+    assert np.all(found[1:3] == 1)
+    assert np.all(np.isfinite(found))
 
 
 @pytest.mark.parametrize('name', ESTIMATORS)

@@ -19,7 +19,7 @@ from tfp_adaptive.sampling.running.phases import Seeds, run_phases
 from tfp_adaptive.sampling.running.until import Until, check_until
 from tfp_adaptive.sampling.storage.checkpoint import open_store
 from tfp_adaptive.sampling.targets.models import make_model
-from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start
+from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start, remember
 
 # one call, as every operation before the first draw is waited for
 _split = Compiled(lambda seed: random.split(seed, 4))
@@ -167,11 +167,12 @@ def sample(
     with open_store(checkpoint) as store:
         seeds = Seeds(*_split(store.seed(own_seed, is_given=seed is not None)))
         kept = kept_with(target)
-        clear_if_changed(kept)
+        clear_if_changed(target, kept)
         model = make_model(target, initial_state, dtype, is_free, store.coordinates(), kept)
         start = find_start(model, initial_state, num_chains, seeds.start, kept)
         setup = find_setup(start, settings, kept)
         finished = run_phases(setup, store, seeds, begin)
         run = make_run(setup, finished)
+        remember(target, kept)
     emit(run.warnings)
     return run

@@ -133,7 +133,7 @@ def _search(now, is_long, is_short):
 
 def _steepest(now):
     """The same place with an empty memory, as at the start."""
-    length = tf.sqrt(chains.squared_norm(now.gradient))
+    length = chains.norm(now.gradient)
     memory = lbfgs.empty(
         now.position, tf.math.divide_no_nan(now.length, length), now.memory.curvature.shape[-1]
     )

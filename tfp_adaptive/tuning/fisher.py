@@ -17,12 +17,13 @@ class FisherState(NamedTuple):
 
 
 def fisher(*, is_dense: bool = False) -> MetricEstimator:
-    """Inverse mass S with S cov(scores) S = cov(draws): exact on a Gaussian after D + 1 draws.
+    """Inverse mass S with S cov(scores) S = cov(draws): of a Gaussian known after D + 1 draws.
 
     Among Gaussians, this S makes the Fisher divergence from the target smallest. Diagonal, it is
     the standard deviation of the draws over that of the scores, coordinate by coordinate; dense,
-    the geometric mean of cov(draws) and the inverse of cov(scores). Both covariances are shrunk as
-    those of `variance` and `covariance`, so that without draws S is the identity.
+    the geometric mean of cov(draws) and the inverse of cov(scores), to whose diagonals
+    5e-3 / (n + 5) of them is added after n draws. So S follows any change of units, unlike that of
+    `variance` and `covariance`, which are shrunk towards 1e-3. Without draws it is the identity.
 
     Args:
       is_dense: whether S is dense. Default `False`.
@@ -60,10 +61,13 @@ def fisher(*, is_dense: bool = False) -> MetricEstimator:
         return FisherState(moments.absorb(state.draws, draws), moments.absorb(state.scores, scores))
 
     def factor(state):
-        draws, scores = moments.shrunk(state.draws), moments.shrunk(state.scores)
+        draws, scores = state
         if is_dense:
-            return factors.dense(_geometric_mean(draws, scores))
-        return factors.diagonal(tf.sqrt(draws / scores))
+            both = moments.conditioned(draws), moments.conditioned(scores)
+            return factors.dense(_geometric_mean(*both))
+        ratio = tf.sqrt(draws.squares) / tf.sqrt(scores.squares)
+        is_usable = (draws.count > 1) & tf.math.is_finite(ratio) & (ratio > 0)
+        return factors.diagonal(tf.where(is_usable, ratio, tf.ones_like(ratio)))
 
     return MetricEstimator(
         preconditioner=family,

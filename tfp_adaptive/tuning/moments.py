@@ -84,6 +84,22 @@ def restart(moments: Moments) -> Moments:
     return Moments(tf.zeros_like(moments.count), moments.mean, tf.zeros_like(moments.squares))
 
 
+def conditioned(moments: Moments) -> Tensor:
+    """The unbiased covariance, with 5e-3 / (n + 5) of its own diagonal added: the same in any unit.
+
+    Returns:
+      [D, D]; before the second row, and where an entry is not finite or a variance is not positive,
+      the identity.
+    """
+    count = moments.count
+    estimate = moments.squares / tf.maximum(count - 1, 1)
+    variances = tf.linalg.diag_part(estimate)
+    estimate = tf.linalg.set_diag(estimate, variances * (1 + 5e-3 / (count + 5)))
+    is_usable = (count > 1) & tf.reduce_all(tf.math.is_finite(estimate))
+    is_usable &= tf.reduce_all(variances > 0)
+    return tf.where(is_usable, estimate, tf.linalg.diag(tf.ones_like(variances)))
+
+
 def shrunk(moments: Moments) -> Tensor:
     """Stan's estimate: n / (n + 5) of the unbiased one and 5 / (n + 5) of 1e-3 times identity.
 

@@ -16,6 +16,7 @@ from tfp_adaptive.sampling.findings import estimates, settling, tails
 
 _STUCK_SHARE = 0.05
 _STUCK_PROBABILITY = 1e-6
+_MAX_CHANCE = 0.01
 _FIRST_SHARE, _TIMES_AS_FAR = 0.1, 2.0
 _MIN_LATER_DRAWS = 200
 
@@ -35,6 +36,7 @@ def find_concerns(run: Any) -> tuple[str, ...]:
         *_moved_starts(run),
         *_nonfinite_draws(run),
         *_stuck_chains(run),
+        *_constant_coordinates(run),
         *late,
         *_divergences(run),
         *(() if late else tails.energy_concerns(run)),
@@ -92,7 +94,8 @@ def _stuck_chains(run):
     share_of_stays = min(1 - moved.mean(), 0.95)
     # a stretch that so many independent rejections would hardly ever make
     rare = math.log(_STUCK_PROBABILITY / moved.size) / math.log(max(share_of_stays, 1e-6))
-    is_stuck = (stays == num_draws) | (stays > max(rare, _STUCK_SHARE * num_draws))
+    is_stuck = stays > max(rare, _STUCK_SHARE * num_draws)
+    is_stuck |= (stays == num_draws) & (_chance_of_no_move(moved) < _MAX_CHANCE)
     if not is_stuck.any():
         return
     (stuck,) = np.nonzero(is_stuck)
@@ -101,6 +104,33 @@ def _stuck_chains(run):
         f'{stays.max()} of {num_draws} draws: look at the density there, start these chains '
         'elsewhere (`initial_state`), or warm up longer (`num_warmup_steps`).'
     )
+
+
+def _chance_of_no_move(moved):
+    """That one chain or more would never move [N - 1, C], if all moved as often as the others."""
+    has_moved = moved.any(axis=0)
+    if not has_moved.any():
+        return 0.5**moved.size
+    num_moves, num_chains = moved.shape
+    return num_chains * (1 - moved[:, has_moved].mean()) ** num_moves
+
+
+def _constant_coordinates(run):
+    """Coordinates that no chain moves, where chains move others."""
+    parts = [np.asarray(part) for part in tf.nest.flatten(run.unconstrained_states)]
+    if len(parts[0]) < MIN_DRAWS or not moves(run.unconstrained_states, len(run.batch_shape)).any():
+        return
+    axes = tuple(range(1 + len(run.batch_shape)))
+    is_constant = [np.all(part == part[:1], axis=axes) for part in parts]
+    flags, names = _figures(run, tf.nest.pack_sequence_as(run.unconstrained_states, is_constant))
+    if flags.any():
+        (constant,) = np.nonzero(flags)
+        yield (
+            f'{len(constant)} of {flags.size} coordinates never moved '
+            f'({_listing([names[i] for i in constant])}): rounding swallows their moves, or the '
+            'kernel leaves them out; subtract what is large and known from them, or sample in '
+            'float64 (`dtype`).'
+        )
 
 
 def _late_chains(run):
@@ -143,7 +173,7 @@ def _rhat(run):
         yield 'There are too few draws to judge convergence; draw more (`num_results`).'
         return
     rhat, names = _figures(run, run.diagnostics.rhat)
-    # draws that are not finite have a sentence of their own
+    # draws that are not finite, and those that never moved, have sentences of their own
     rhat = np.where(np.isinf(rhat), np.nan, rhat)
     is_bad = rhat > MAX_RHAT
     if is_bad.any():

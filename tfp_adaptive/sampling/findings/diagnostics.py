@@ -19,7 +19,7 @@ class Diagnostics:
       rhat: rank-normalised split R-hat of every coordinate, the larger of bulk and tails.
       accept_prob: mean acceptance probability while sampling.
       num_divergences: steps, over all chains, with a log acceptance ratio below -1000 or not
-        finite, while sampling.
+        finite, while sampling; of kernels without gradients those that are NaN.
       num_warmup_gradients: target gradients a chain spent on warm-up, with those that it took to
         the typical set, where a log-density alone counts as one; `None` if the kernel does not
         count them.

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.targets.fingerprint import Fingerprint
 from tfp_adaptive.sampling.targets.model import Model
 
+_ESTIMATION = 'num_estimation_steps'
+"""Of `tfp.experimental.mcmc.DiagonalMassMatrixAdaptation`, which estimates for ever by default."""
+_LENGTHS = ('num_adaptation_steps', _ESTIMATION)
 _FACTORY = 'pass a lambda that makes the kernel from the log-density it is given'
 
 
@@ -51,12 +55,14 @@ def make_kernel(kernel: Any, log_prob_fn: Callable, num_warmup_steps: int) -> An
         kernel = default_kernel()
     if not isinstance(kernel, tfp.mcmc.TransitionKernel):
         kernel = _call(kernel, log_prob_fn, num_warmup_steps)
-    num_adaptation_steps = _num_adaptation_steps(kernel)
-    if num_adaptation_steps > num_warmup_steps:
-        raise ValueError(
-            f'`kernel` adapts for {num_adaptation_steps} steps but `num_warmup_steps` is '
-            f'{num_warmup_steps}; give it at most num_adaptation_steps={num_warmup_steps}.'
-        )
+    for name in _LENGTHS:
+        num_steps = _num_adaptation_steps(kernel, name)
+        if num_steps > num_warmup_steps:
+            length = 'without end' if num_steps == math.inf else f'for {num_steps} steps'
+            raise ValueError(
+                f'`kernel` adapts {length} but `num_warmup_steps` is {num_warmup_steps}; give it '
+                f'at most {name}={num_warmup_steps}.'
+            )
     return kernel
 
 
@@ -127,12 +133,15 @@ def _leaves_open(factory, name):
     return isinstance(factory, type) and name in inspect.signature(factory).parameters
 
 
-def _num_adaptation_steps(kernel) -> int:
+def _num_adaptation_steps(kernel, name) -> float:
     """The longest adaptation of a kernel and of those it wraps; 0 where none is known."""
     parameters = getattr(kernel, 'parameters', {})
-    own = tf.get_static_value(parameters.get('num_adaptation_steps', 0))
+    given = parameters.get(name, 0)
+    if given is None and name == _ESTIMATION:
+        return math.inf
+    own = None if given is None else tf.get_static_value(given)
     inner = parameters.get('inner_kernel')
     return max(
         int(own) if isinstance(own, (int, np.integer, np.ndarray)) else 0,
-        _num_adaptation_steps(inner) if inner is not None else 0,
+        _num_adaptation_steps(inner, name) if inner is not None else 0,
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfp_adaptive import kernels
 from tfp_adaptive.internal import arguments
-from tfp_adaptive.kernels import FrozenKernel
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
 from tfp_adaptive.sampling import user_code
 from tfp_adaptive.sampling.compiled import XLA, Compiled
@@ -21,13 +21,13 @@ from tfp_adaptive.sampling.programs.arrival import ArrivalPrograms, make_arrival
 from tfp_adaptive.sampling.programs.kernel_choice import check_density, make_kernel
 from tfp_adaptive.sampling.programs.moves import LEARNED, Moves
 from tfp_adaptive.sampling.programs.programs import Position, Program, make_program
-from tfp_adaptive.sampling.programs.signatures import GLOBALS, signature
 from tfp_adaptive.sampling.programs.statistics import (
     DrawRows,
     draw_statistics,
     keeps_history,
     warmup_statistics_fn,
 )
+from tfp_adaptive.sampling.signatures import GLOBALS, signature
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.starts import Start
 
@@ -184,8 +184,8 @@ class Setup:
                 xla=self._xla,
             )
 
-        # what a FrozenKernel has learned travels in its results, so one program serves them all
-        if kernel is not self.kernel and not isinstance(kernel, FrozenKernel):
+        # what ours have learned travels in their results, so one program serves them all
+        if kernel is not self.kernel and not _is_ours(kernel):
             return make()
         return self._shared(('sampling', steps_per_draw, moves), make)
 
@@ -255,12 +255,13 @@ def _try(setup):
 
 
 def _takes_length(kernel):
-    """Whether one program serves every length of the adaptation.
+    """Whether one program serves every length of the adaptation."""
+    return isinstance(kernel, GradientAdaptiveKernel) and _is_ours(kernel)
 
-    Not for subclasses from elsewhere, of which a copy may lose something.
-    """
-    own = GradientAdaptiveKernel.__module__.rpartition('.')[0]
-    return isinstance(kernel, GradientAdaptiveKernel) and type(kernel).__module__.startswith(own)
+
+def _is_ours(kernel):
+    """Not a subclass from elsewhere, of which a copy may lose something."""
+    return type(kernel).__module__.startswith(kernels.__name__)
 
 
 def _with_length(kernel, num_adaptation_steps=None):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.kernels.adaptive import GradientAdaptiveKernel
+from tfp_adaptive.kernels.base import SamplerKernel
 from tfp_adaptive.sampling.programs.programs import Position
 from tfp_adaptive.sampling.programs.setups import Setup
 from tfp_adaptive.sampling.programs.statistics import find_field
@@ -117,9 +118,10 @@ def _with_metric(setup, first):
 
 def _counted(setup, position, num_gradients):
     """With more gradients, of a kernel that counts them."""
-    if not isinstance(setup.kernel, GradientAdaptiveKernel):
-        return position
     results = position.kernel_results
+    uses_scores = bool(getattr(results, 'grads_target_log_prob', ()))
+    if not (isinstance(setup.kernel, SamplerKernel) and uses_scores):
+        return position
     info = results.info._replace(num_gradients=results.info.num_gradients + num_gradients)
     return replace(position, kernel_results=results._replace(info=info))
 

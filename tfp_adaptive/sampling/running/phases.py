@@ -155,7 +155,9 @@ def _num_tried(setup, steps_per_row) -> int:
     settings, count = setup.settings, moves.NUM_TRIAL_STEPS // steps_per_row
     is_long = settings.num_warmup_steps >= moves.LEAST_WARMUP_STEPS
     has_many = setup.start.event_size >= MANY_DIMENSIONS
-    is_asked = setup.is_default and has_many and is_long
+    most = math.inf if settings.until is None else settings.until.max_steps or math.inf
+    has_room = (settings.num_results + count) * steps_per_row <= most
+    is_asked = setup.is_default and has_many and is_long and has_room
     return count if is_asked and MIN_DRAWS <= count <= settings.num_results else 0
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.sampling.kept import Kept
+from tfp_adaptive.sampling.signatures import signature
 from tfp_adaptive.sampling.targets.chains_apart import check_chains_apart
 from tfp_adaptive.sampling.targets.density import Density
 from tfp_adaptive.sampling.targets.dispersed import dispersed
@@ -19,6 +20,7 @@ from tfp_adaptive.tuning import donors
 
 _DEFAULT_NUM_CHAINS = 10
 _LAST = 'density of the last call'
+_MADE_OF = 'signature of the target after the last call'
 _ROUNDINGS = 4
 """In which the same operations on the same numbers may differ."""
 
@@ -61,12 +63,18 @@ class Start:
         return sum(math.prod(part.shape) for part in parts) // self.num_chains
 
 
-def clear_if_changed(kept: Kept) -> None:
+def clear_if_changed(target: Any, kept: Kept) -> None:
     """Drops what is kept with a target that has changed since the last call.
 
+    What it is made of tells, by `signature`, and what that does not see its values at a few points.
+
     Args:
+      target: as `sample` was given it.
       kept: with the target.
     """
+    made_of = kept.get(_MADE_OF)
+    if made_of is not None and made_of != signature(target, 'target'):
+        kept.clear()
     found = kept.get(_LAST)
     if found is None:
         # the last call may have failed after something was kept
@@ -80,6 +88,18 @@ def clear_if_changed(kept: Kept) -> None:
         has_changed = True
     if has_changed:
         kept.clear()
+
+
+def remember(target: Any, kept: Kept) -> None:
+    """Notes what the target is made of, for `clear_if_changed` of the next call.
+
+    At the end of a call, so that a target which counts its own calls does not change by them.
+
+    Args:
+      target: as `sample` was given it.
+      kept: with the target.
+    """
+    kept.put(_MADE_OF, signature(target, 'target'))
 
 
 def find_start(

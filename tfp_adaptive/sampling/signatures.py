@@ -1,10 +1,11 @@
-"""What a kernel or a function is, as flat text and tokens: to find it again, and to name a change.
+"""What a kernel, a target or a function is, as flat text and tokens: to find it, to name a change.
 
 Two kernels with equal signatures take the same steps, so that one compiled program serves both,
 and the text of a signature is the same in another process, so that a checkpoint can say which
 setting differs.
 """
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -63,18 +64,23 @@ def signature(value: Any, name: str, target: Any = None) -> dict[str, Leaf]:
       {path: leaf}, such as {'kernel': ..., 'kernel.num_leapfrog_steps': Leaf('2')}.
     """
     found: dict[str, Leaf] = {}
-    _walk(value, name, target, (), found)
+    _walk(value, name, target, (), found, {})
     return found
 
 
-def _walk(value, path, target, above, found):
+def _walk(value, path, target, above, found, functions):
     # what refers back to itself has been described already
     if any(value is outer for outer in above):
         return
 
     def descend(child, name):
-        _walk(child, f'{path}.{name}', target, (*above, value), found)
+        _walk(child, f'{path}.{name}', target, (*above, value), found, functions)
 
+    is_helper = inspect.isfunction(value) and value is not target
+    if is_helper and functions.setdefault(value, path) != path:
+        # helpers that call one another would be described once for every way to them
+        found[path] = Leaf(f'{_name(value)} of {functions[value]}')
+        return
     if target is not None and value is target:
         found[path] = Leaf('target')
     elif isinstance(value, _PLAIN):
@@ -145,7 +151,7 @@ def _function_parts(function):
     Functions of its own module among these are described likewise, as they name globals too.
     """
     code, module = function.__code__, function.__globals__
-    children = [*sorted(inspect.getclosurevars(function).nonlocals.items())]
+    children = sorted(_closed_over(function))
     children += [('defaults', function.__defaults__), ('kwdefaults', function.__kwdefaults__)]
     token = [code]
     for name in sorted(_names(code) & module.keys()):
@@ -155,6 +161,13 @@ def _function_parts(function):
         else:
             token.append((Same(value), _content(value)))
     return tuple(token), children
+
+
+def _closed_over(function):
+    """(name, value) of what a function closes over, as far as it has a value yet."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            yield name, cell.cell_contents
 
 
 def _names(code):
