@@ -146,9 +146,16 @@ def test_a_target_that_has_changed_is_compiled_anew():
     assert wide.states.std() > 2 * narrow.states.std()
 
 
-def test_programs_die_with_their_target():
+@pytest.mark.parametrize(
+    'kernel',
+    [
+        pytest.param(make_hmc, id='HMC'),
+        pytest.param(tfpa.WindowedNUTS, marks=pytest.mark.slow, id='NUTS'),
+    ],
+)
+def test_programs_die_with_their_target(kernel):
     target = Counted()
-    run(target, num_warmup_steps=0, kernel=make_hmc)
+    run(target, num_warmup_steps=0, kernel=kernel)
     reference = weakref.ref(target)
     del target
     gc.collect()

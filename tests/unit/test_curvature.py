@@ -49,6 +49,12 @@ def test_float32_far_from_the_origin(rng):
     np.testing.assert_allclose(scale, 1, rtol=1e-2)
 
 
+def test_scores_whose_squares_overflow():
+    """In single precision: 1e20 each."""
+    scale = stable_scale(gaussian(np.float32(1e20) * np.eye(3, dtype='f')), np.ones([4, 3], 'f'))
+    np.testing.assert_allclose(scale, 1e-10, rtol=1e-2)
+
+
 def test_one_where_no_curvature_can_be_seen(rng):
     position = rng.normal(size=[5, 3])
     assert stable_scale(lambda q: tf.reduce_sum(q, axis=-1), position) == 1

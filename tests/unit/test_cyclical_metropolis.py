@@ -40,6 +40,13 @@ def test_sizes_of_the_moves(num_steps, fraction):
     assert abs(expected[exploring.sum() // 2] - 1) < 5 / num_steps
 
 
+def test_the_last_sizes_of_a_long_cycle_in_single_precision():
+    cycle, steps = Cycle(20_000, 0.4), tf.range(19_990, 20_000)
+    single, double = (cycle.size(steps, dtype) for dtype in (tf.float32, tf.float64))
+    assert np.all(single > 0)
+    np.testing.assert_allclose(single, double, rtol=1e-5)
+
+
 def test_a_fraction_that_rounding_lowers():
     """0.29 * 100 is less than 29 in double precision, and in single it is not."""
     for num_steps, fraction in ((100, 0.29), (50, 0.58), (200, 0.57)):

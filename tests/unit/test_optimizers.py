@@ -133,10 +133,32 @@ def test_rmsprop_sees_the_raw_gradient():
     np.testing.assert_array_equal(condition(slope, tf.constant(50.0)), slope)
 
 
-def test_rmsprop_has_no_use_for_a_slope_whose_square_overflows():
-    slope = tf.constant([-1e20, 1e18, np.inf])
-    found = optimizers.rmsprop(0.1).condition(slope, tf.constant(1.0))
-    np.testing.assert_array_equal(found, np.float32([np.nan, 1e18, np.nan]))
+def test_rmsprop_cuts_a_slope_whose_square_overflows():
+    slope = tf.constant([-1e20, 1e18, np.inf, np.nan])
+    found = optimizers.rmsprop(0.1).condition(slope, tf.constant(1.0)).numpy()
+    assert found[1] == np.float32(1e18)
+    assert np.isnan(found[3])
+    most = np.finfo(np.float32).max ** 0.5 / 2
+    np.testing.assert_allclose(found[[0, 2]], [-most, most], rtol=1e-6)
+    assert np.isfinite(np.square(found[:3])).all()
+
+
+def test_rmsprop_forgets_a_slope_out_of_line():
+    """A single one of 1e150 holds its entry up for less than two hundred steps."""
+    gradients = [tf.ones([1], tf.float64) * (1e150 if i == 3 else 1.0) for i in range(230)]
+    steps, _ = run(optimizers.rmsprop(0.1), gradients)
+    assert abs(steps[4][0]) < 1e-3
+    np.testing.assert_allclose(steps[-1], -0.05, rtol=0.05)
+
+
+def test_rmsprop_goes_on_while_slopes_grow_without_end():
+    """As the published weight of the entropy does while all moves are accepted."""
+    optimizer = optimizers.rmsprop(0.1)
+    state, one = optimizer.init(tf.zeros([1])), tf.constant(1.0)
+    for exponent in np.linspace(0, 60, 600):
+        slope = optimizer.condition(tf.constant([-(10.0**exponent)], tf.float32), one)
+        step, state = optimizer.update(slope, state, one)
+    np.testing.assert_allclose(step, 0.1, rtol=0.2)
 
 
 # --- schedules -----------------------------------------------------------------------------------

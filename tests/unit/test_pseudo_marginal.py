@@ -110,6 +110,25 @@ def test_xla_takes_the_same_steps(name):
 
 
 @every_proposal
+def test_a_step_size_for_every_chain(name):
+    """Each chain moves as it would if its step size were that of all."""
+    state = start([4])
+    kernel = make(name)
+    learned = kernel.bootstrap_results(state)
+    sizes = [0.5, 1.0, 1.0, 2.0]
+
+    def moved(step_size):
+        results = learned._replace(step_size=tf.constant(step_size, tf.float64))
+        return kernel.one_step(state, results, seed=(0, 1))[0]
+
+    together, each = moved(sizes), {size: moved(size) for size in set(sizes)}
+    for chain, size in enumerate(sizes):
+        for part, alone in zip(together, each[size], strict=True):
+            np.testing.assert_allclose(part[chain], alone[chain], rtol=1e-10)
+    assert any(np.any(np.not_equal(*pair)) for pair in zip(together, state, strict=True))
+
+
+@every_proposal
 def test_chains_are_independent_but_for_what_they_learn(name):
     kernel, state = make(name, 0), start([4])
     frozen = kernel.frozen(kernel.bootstrap_results(state))
@@ -234,6 +253,20 @@ def test_newton_is_the_inverse_of_the_hessian(rng):
     exact = tfpa.proposals.newton().local_matrix(tf.constant(convex), tf.constant(sigma))
     np.testing.assert_allclose(exact.value[0], sigma, rtol=1e-10)
     assert not exact.is_corrected[0]
+
+
+def test_newton_has_a_factor_where_the_hessian_is_extreme():
+    """In single precision along an oblique axis; and Sigma itself where there is no Hessian."""
+    turn = np.float32([[0.6, -0.8], [0.8, 0.6]])
+    steep = -(turn * np.float32([0.2, 1e9])) @ turn.T
+    sigma = tf.eye(2)
+    make_matrix = tfpa.proposals.newton().local_matrix
+    found = make_matrix(tf.constant(steep[np.newaxis]), sigma)
+    assert np.isfinite(tf.linalg.cholesky(found.value)).all()
+    assert found.is_corrected[0]
+    nothing = make_matrix(tf.fill([1, 2, 2], np.float32(np.nan)), 3 * sigma)
+    np.testing.assert_allclose(nothing.value[0], 3 * sigma, rtol=1e-6)
+    assert nothing.is_corrected[0]
 
 
 def test_a_run_exports_its_draws_and_log_densities(seed):

@@ -424,11 +424,14 @@ def test_misuse_names_the_argument(make, error, name):
     [tuning.variance(), tuning.covariance(), tuning.fisher(), tuning.low_rank(1)],
     ids=['variance', 'covariance', 'fisher', 'low_rank'],
 )
-def test_a_first_window_far_from_zero(metric, seed):
+@pytest.mark.parametrize('initial', [75, 0], ids=['after a start', 'at once'])
+def test_a_first_window_far_from_zero(metric, initial, seed):
     """30,000 standard deviations away, in single precision, with a single window."""
     mean = 30_000.0
     kernel = tfpa.WindowedHMC(
-        lambda x: -tf.reduce_sum((x - mean) ** 2, axis=-1) / 2, 2, 60, metric=metric
+        lambda x: -tf.reduce_sum((x - mean) ** 2, axis=-1) / 2,
+        *(2, 60, metric),
+        schedule=tuning.windows(initial),
     )
     state = mean + tf.random.stateless_normal([10, 3], [seed, 0])
 

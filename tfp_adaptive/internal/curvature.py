@@ -25,13 +25,13 @@ def stable_scale(target: LogDensity, state: ChainState) -> tf.Tensor:
     """
     if not state.score.shape[-1]:
         state = state._replace(score=target.value_and_score(state.position)[1])
-    length = tf.sqrt(chains.squared_norm(state.score))[:, tf.newaxis]
+    length = chains.norm(state.score)[:, tf.newaxis]
     anywhere = tf.ones_like(state.position) / state.position.shape[-1] ** 0.5
     direction = tf.where(length > 0, tf.math.divide_no_nan(state.score, length), anywhere)
     root_mean_square = tf.sqrt(tf.reduce_mean(tf.square(state.position), axis=-1, keepdims=True))
     offset = _RELATIVE_OFFSET * (1 + root_mean_square)
     log_prob, score = target.value_and_score(state.position + offset * direction)
-    change = tf.sqrt(chains.squared_norm(score - state.score))
+    change = chains.norm(score - state.score)
     curvature = change / offset[:, 0]
     # a place without density has no score, and none is no change
     usable = tf.math.is_finite(state.log_prob) & tf.math.is_finite(log_prob)

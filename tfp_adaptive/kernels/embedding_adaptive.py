@@ -51,9 +51,10 @@ class Cycle(NamedTuple):
 
     def size(self, step: Tensor, dtype: Any) -> Tensor:
         """Size of a step, in units of those of the exploration; there is no jump between them."""
-        done = tf.cast(step % self.num_steps, dtype) / self.num_steps
+        left = tf.cast(self.num_steps - step % self.num_steps, dtype) / self.num_steps
         first = math.cos(math.pi * self.exploration_fraction) + 1
-        size = (tf.cos(math.pi * done) + 1) / first
+        # cos(pi (1 - left)) + 1, of which nothing is lost where it is small
+        size = 2 * tf.square(tf.sin(math.pi / 2 * left)) / first
         return tf.where(self.is_exploring(step), tf.ones_like(size), size)
 
 

@@ -98,7 +98,7 @@ def _init(design, axes, target, state):
     guess = pooled(guess, axes.pool_fn)
     factor = guess * axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.zeros([], dtype))
-    learning = windowed.Tuning(rule, axes.metric.init(size, dtype), factor)
+    learning = windowed.Tuning(rule, windowed.first_metric(axes, target, state), factor)
     return Adaptation(axes.metric.scale(factor, tf.ones([], dtype)), learning)
 
 
@@ -185,14 +185,13 @@ def _factor_of_last_move(lane, factor):
 
 
 def _share(design, parameters, step_size):
-    """Of the drift, which is taken no farther than by H g; a scalar or [C, 1]."""
+    """Of the drift, which is taken no farther than by H g; a scalar or, as eps is, [C, 1]."""
     if design.is_published or not design.proposal.uses_score:
         return 1.0
     eps = step_size * parameters.step_size
     # the trust region halves the covariance of H = Sigma
     most = 4.0 if design.proposal.trust_region else 2.0
-    share = tf.minimum(most / tf.square(eps), 1.0)
-    return share if share.shape.rank == 0 else share[..., tf.newaxis]
+    return tf.minimum(most / tf.square(eps), 1.0)
 
 
 def _pull(design, factor, lane):

@@ -20,7 +20,7 @@ from tfp_adaptive.internal.curvature import pooled, stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule, moments
-from tfp_adaptive.typing import Info, Preconditioner, Sampler, Tensor, Transition
+from tfp_adaptive.typing import ChainState, Info, Preconditioner, Sampler, Tensor, Transition
 
 
 class Tuning(NamedTuple):
@@ -153,9 +153,26 @@ def _init(axes, target, state):
     guess = pooled(axes.mover.stable_fraction * stable_scale(target, state), axes.pool_fn)
     factor = axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.math.log(guess))
-    return Adaptation(
-        axes.metric.scale(factor, guess), Tuning(rule, axes.metric.init(size, dtype), factor)
-    )
+    tuning = Tuning(rule, first_metric(axes, target, state), factor)
+    return Adaptation(axes.metric.scale(factor, guess), tuning)
+
+
+def first_metric(axes: Axes, target, state: ChainState) -> Any:
+    """The metric estimator before the first draw, about the mean of where the chains start.
+
+    A first window that begins at once would subtract large sums elsewhere.
+
+    Args:
+      axes: of the kernel.
+      target: its density.
+      state: of the chains.
+    """
+    empty = axes.metric.init(target.event.size, state.position.dtype)
+    is_alive = chains.can_move(state)
+    sums = axes.metric.collect(empty, state.position, state.score, is_alive)
+    if axes.pool_fn is not None:
+        sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
+    return moments.moved(empty, axes.metric.absorb(empty, sums))
 
 
 def _init_info(dtype):
@@ -210,6 +227,8 @@ def _learn(axes, tuning, sums, step):
     absorbed = metric.absorb(tuning.metric, sums.metric)
     draws = _select(collects, absorbed, moments.moved(tuning.metric, absorbed))
     factor = tf.cond(ends, lambda: metric.factor(draws), lambda: tuning.factor)
+    is_finite = tf.reduce_all([chains.is_finite(leaf) for leaf in tf.nest.flatten(factor)])
+    factor = _select(is_finite, factor, tuning.factor)
     step_state = _select(ends, rule.init(_bounded(rule.current(step_state))), step_state)
     draws = _select(ends, metric.restart(draws), draws)
     log_step_size = tf.where(step >= last, rule.learned(step_state), rule.current(step_state))

@@ -49,7 +49,8 @@ def acceptance_controller(
         raise ValueError(f'`signal` must be one of {sorted(signals)}; got {signal!r}.')
 
     def update(weight, accept_prob):
-        lower, upper = (tf.constant(bound, weight.dtype) for bound in bounds)
+        # a ceiling that is no number would make the weight of an entry without slope NaN
+        lower, upper = (tf.constant(min(bound, weight.dtype.max), weight.dtype) for bound in bounds)
         moved = weight * (1 + rate * (accept_prob - target_accept_prob))
         return tf.clip_by_value(moved, lower, upper)
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 from tfp_adaptive.internal.numbers import check_number
 from tfp_adaptive.typing import Optimizer, Tensor
 
+_MAX_JUMP = 1e4
+
 
 class RMSPropState(NamedTuple):
     """Moving average of the squared gradient, shaped like it, and the number of updates."""
@@ -23,8 +25,9 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
     so the method is not invariant to the scale of the objective: leave the entropy weight and the
     learning rate as published together (1.5e-4 for MALA, 5e-5 for the random walk).
 
-    A slope whose square overflows would stay in V and stop its entry for good: it is made NaN, and
-    kernels take no step that is not finite.
+    Slopes above half the root of the largest number, whose squares would overflow, are cut there;
+    and after the first step those above 1e4 (offset + sqrt(V)), so that V forgets one that is far
+    out of line within two hundred steps.
 
     Args:
       learning_rate: positive, constant.
@@ -56,9 +59,14 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
         del progress
         is_first = tf.equal(state.count, 0)
 
+        def cut(g, old):
+            most = _MAX_JUMP * (offset + tf.sqrt(old))
+            return tf.where(is_first, g, tf.clip_by_value(g, -most, most))
+
         def average(old, g):
             return tf.where(is_first, tf.square(g), decay * old + (1 - decay) * tf.square(g))
 
+        gradient = tf.nest.map_structure(cut, gradient, state.square)
         square = tf.nest.map_structure(average, state.square, gradient)
         step = tf.nest.map_structure(
             lambda g, v: -learning_rate * g / (offset + tf.sqrt(v)), gradient, square
@@ -69,5 +77,7 @@ def rmsprop(learning_rate: float, decay: float = 0.9, offset: float = 1.0) -> Op
 
 
 def _of_finite_square(slope, entropy_weight):
+    """The slope, where its square is a number; NaN stays NaN, and kernels take no such step."""
     del entropy_weight
-    return tf.where(tf.math.is_finite(tf.square(slope)), slope, slope.dtype.as_numpy_dtype('nan'))
+    most = float(slope.dtype.max) ** 0.5 / 2
+    return tf.where(tf.math.is_nan(slope), slope, tf.clip_by_value(slope, -most, most))

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import arguments, factorization
@@ -69,7 +70,9 @@ def newton(*, max_share: float = 4.0) -> GaussianProposal:
 
     The Hessian is the derivative of the estimate's score: of Louis' identity where the score is of
     Fisher's. It is made positive by taking absolute eigenvalues, and limited so that H is nowhere
-    wider than `max_share` times the learned covariance Sigma: a noisy Hessian may nearly vanish.
+    wider than `max_share` times the learned covariance Sigma: a noisy Hessian may nearly vanish. In
+    the units of Sigma the range of its eigenvalues is at most 0.01 of the inverse rounding, and
+    without a finite Hessian it is Sigma.
     The reverse density has the H of the place the move ends in.
 
     Args:
@@ -104,14 +107,19 @@ def _inverse_hessian(max_share, hessian, covariance) -> Matrix:
     is_finite = tf.reduce_all(tf.math.is_finite(hessian), axis=[-2, -1])
     hessian = tf.where(is_finite[:, tf.newaxis, tf.newaxis], hessian, tf.zeros_like(hessian))
     precision = -tf.linalg.matmul(factor, hessian @ factor, transpose_a=True)
+    # nothing is known without a Hessian, and H is Sigma
+    identity = tf.eye(hessian.shape[-1], dtype=hessian.dtype)
+    precision = tf.where(is_finite[:, tf.newaxis, tf.newaxis], precision, identity)
     values, vectors = tf.linalg.eigh((precision + tf.linalg.matrix_transpose(precision)) / 2)
     least = 1 / max_share
-    limited_values = tf.maximum(tf.abs(values), least)
+    # of a wider range H would have no Cholesky factor
+    most = least * 0.01 / np.finfo(hessian.dtype.as_numpy_dtype).eps
+    limited_values = tf.clip_by_value(tf.abs(values), least, most)
     root = factor @ (vectors * tf.math.rsqrt(limited_values)[:, tf.newaxis])
     return Matrix(
         tf.linalg.matmul(root, root, transpose_b=True),
         tf.zeros_like(values[:, 0], tf.int32),
-        tf.reduce_any(values < least, axis=-1) | ~is_finite,
+        tf.reduce_any((values < least) | (values > most), axis=-1) | ~is_finite,
     )
 
 
