@@ -12,6 +12,7 @@ from experiments.benchmark import (
     comparison,
     ours,
     peers_blackjax,
+    peers_numpyro,
     peers_nutpie,
     peers_tfp,
 )
@@ -42,19 +43,25 @@ PEERS: dict[str, Callable[[Problem], Sampler]] = {
     'ChEES-HMC': functools.partial(peers_blackjax.chees, None, None),
     'ChEES-HMC (64 chains)': functools.partial(peers_blackjax.chees, 64, None),
     'ChEES-HMC (64 chains; diagonal)': functools.partial(peers_blackjax.chees, 64, 'diagonal'),
+    'GIST path length (diagonal)': functools.partial(peers_blackjax.gist_path_length, 'diagonal'),
+    'GIST path length (dense)': functools.partial(peers_blackjax.gist_path_length, 'dense'),
+    'GIST step size (diagonal)': functools.partial(peers_blackjax.gist_step_size, 'diagonal'),
+    'GIST step size (dense)': functools.partial(peers_blackjax.gist_step_size, 'dense'),
+    'NumPyro NUTS (diagonal)': functools.partial(peers_numpyro.nuts, False),
+    'NumPyro NUTS (dense)': functools.partial(peers_numpyro.nuts, True),
     'nutpie (low rank)': peers_nutpie.low_rank,
 }
 """Label -> what makes the sampler; with its defaults, or for ChEES-HMC those of its own tests.
 
 Windowed HMC has no default length: ten steps unless its row says otherwise. TFP's NUTS has no
 default step size or adaptation: dual averaging to an acceptance of 0.8 for four fifths of its
-warm-up.
+warm-up. GIST has none either: it takes the step size and the metric of BlackJAX's NUTS.
 """
 
 FAILURES = (RuntimeError, MemoryError, FloatingPointError, tf.errors.OpError)
 """What other libraries raise where they cannot sample; XLA's errors are `RuntimeError`s."""
 
-_DENSE = 'BlackJAX NUTS (dense)'
+_DENSE = '(dense)'
 _OWN_KEYS = ('ours', 'preconditioner', 'max_seeds', 'num_short_results')
 
 
@@ -122,7 +129,7 @@ def _problem(settings, options) -> Problem:
 
 def _measure(found, make, problem, settings) -> dict[str, Any]:
     limit = settings['max_dense_dims']
-    if found['sampler'] == _DENSE and problem.target.event_size > limit:
+    if found['sampler'].endswith(_DENSE) and problem.target.event_size > limit:
         reason = f'not run: a dense metric only up to d = {limit}'
         return found | {'unavailable': reason, 'is_skipped': True}
     try:

@@ -1,22 +1,17 @@
-"""BlackJAX samplers, each phase one program compiled by JAX, all chains side by side by vmap."""
+"""BlackJAX samplers."""
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from experiments import optional
-from experiments.benchmark import densities, tensorflow_density
-from experiments.benchmark.sampling import Draws, Problem, Sampler
+from experiments.benchmark import jax_programs
+from experiments.benchmark.jax_programs import load
+from experiments.benchmark.sampling import Problem, Sampler
 
 _NUTS_TARGET, _CHEES_TARGET, _CHEES_STEP_SIZE = 0.8, 0.75, 0.1
 _MAMS_TARGET = 0.9
 _MAMS_TUNING_SHARE = 0.3
 """Of the steps that its tuner is told of, which it takes by default: a tenth for the step size and
 one for the length, and a tenth for the step size once more."""
-_SHORT = 1.0
-"""Seconds of a first run below which another one is timed: what JAX does at first is felt there."""
 _GRADIENTS_OF_MCLACHLAN = 2
 
 
@@ -32,8 +27,29 @@ def nuts(metric: str, problem: Problem) -> Sampler:
         double precision, as BlackJAX recommends for it, unless the density is one of TensorFlow.
       problem: to solve.
     """
-    jax, blackjax = _load('jax'), _load('blackjax')
-    log_prob = _density(problem)
+    jax, blackjax = load('jax'), load('blackjax')
+    log_prob = jax_programs.density(problem)
+    warm_up = _warm_up_of_nuts(metric, log_prob, problem)
+    kernel = blackjax.nuts.build_kernel()
+
+    def step(key, state, learned):
+        state, info = kernel(key, state, log_prob, *learned)
+        return state, info.num_integration_steps
+
+    sample = jax_programs.sampler(warm_up, step, problem, problem.num_chains)
+    if metric != 'low rank' or problem.arguments is None:
+        return sample
+
+    def in_double_precision(seed):
+        with jax.enable_x64(True):
+            return sample(seed)
+
+    return in_double_precision
+
+
+def _warm_up_of_nuts(metric, log_prob, problem):
+    """(key, position [C, d]) -> (states, (step sizes, inverse mass matrices), leapfrogs)."""
+    jax, blackjax = load('jax'), load('blackjax')
     if metric == 'low rank':
         warmup = blackjax.window_adaptation_low_rank(
             blackjax.nuts, log_prob, target_acceptance_rate=_NUTS_TARGET
@@ -46,32 +62,76 @@ def nuts(metric: str, problem: Problem) -> Sampler:
             target_acceptance_rate=_NUTS_TARGET,
             adaptation_info_fn=_keep_leapfrogs,
         )
-    kernel = blackjax.nuts.build_kernel()
+
+    def one(key, position):
+        (state, parameters), info = warmup.run(key, position, num_steps=problem.num_warmup_steps)
+        learned = parameters['step_size'], parameters['inverse_mass_matrix']
+        kept = info.info if metric == 'low rank' else info
+        return state, learned, kept.num_integration_steps
 
     def warm_up(key, position):
-        def one(key, position):
-            (state, parameters), info = warmup.run(
-                key, position, num_steps=problem.num_warmup_steps
-            )
-            learned = parameters['step_size'], parameters['inverse_mass_matrix']
-            kept = info.info if metric == 'low rank' else info
-            return state, learned, kept.num_integration_steps
-
         return jax.vmap(one)(jax.random.split(key, problem.num_chains), position)
+
+    return warm_up
+
+
+def gist_path_length(metric: str, problem: Problem) -> Sampler:
+    """GIST with a path length drawn up to the U-turn, tuned by the warm-up of NUTS.
+
+    It has no warm-up of its own. A draw takes the gradients of the way to the U-turn and those of
+    the way back.
+
+    Args:
+      metric: as for `nuts`.
+      problem: to solve.
+    """
+    log_prob = jax_programs.density(problem)
+    kernel = load('blackjax').gist_trajectory_length.build_kernel()
 
     def step(key, state, learned):
         state, info = kernel(key, state, log_prob, *learned)
-        return state, info.num_integration_steps
+        return state, info.num_steps_to_uturn_forward + info.num_steps_to_uturn_reverse
 
-    sample = _sampler(warm_up, step, problem, problem.num_chains)
-    if metric != 'low rank' or problem.arguments is None:
-        return sample
+    return _after_nuts(metric, log_prob, step, problem, None)
 
-    def in_double_precision(seed):
-        with jax.enable_x64(True):
-            return sample(seed)
 
-    return in_double_precision
+def gist_step_size(metric: str, problem: Problem) -> Sampler:
+    """GIST with a step size of every move's own, found by doubling or halving that of NUTS.
+
+    One leapfrog step a draw, its default. Gradients are those of both searches, there and back,
+    and of the move. A search that ends at the first step size has tried one or two, which the
+    kernel does not tell: one is counted.
+
+    Args:
+      metric: as for `nuts`.
+      problem: to solve.
+    """
+    jax = load('jax')
+    log_prob = jax_programs.density(problem)
+    kernel = load('blackjax').gist_step_size.build_kernel()
+
+    def num_tried(index):
+        # doubling goes one step too far, and comes back
+        return jax.numpy.where(index > 0, index + 2, 1 - index)
+
+    def step(key, state, learned):
+        state, info = kernel(key, state, log_prob, *learned)
+        return state, num_tried(info.step_index) + num_tried(info.reverse_step_index) + 1
+
+    return _after_nuts(metric, log_prob, step, problem, problem.num_short_results)
+
+
+def _after_nuts(metric, log_prob, step, problem, num_results):
+    """A kernel of GIST with the step size and the metric that NUTS has learned."""
+    composed = load('blackjax.mcmc.composed')
+    warm_up_of_nuts = _warm_up_of_nuts(metric, log_prob, problem)
+
+    def warm_up(key, position):
+        states, *learned = warm_up_of_nuts(key, position)
+        first = composed.GISTState(states.position, states.logdensity, states.logdensity_grad)
+        return first, *learned
+
+    return jax_programs.sampler(warm_up, step, problem, problem.num_chains, num_results)
 
 
 def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> Sampler:
@@ -82,9 +142,9 @@ def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> 
       mass_matrix: 'diagonal' to learn one, `None` for the identity.
       problem: to solve.
     """
-    jax, blackjax, optax = map(_load, ('jax', 'blackjax', 'optax'))
+    jax, blackjax, optax = map(load, ('jax', 'blackjax', 'optax'))
     num_chains = num_chains or problem.num_chains
-    log_prob = _density(problem)
+    log_prob = jax_programs.density(problem)
     warmup = blackjax.chees_adaptation(
         log_prob,
         num_chains,
@@ -115,7 +175,7 @@ def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> 
         state, info = kernel.step(key, state)
         return state, info.num_integration_steps
 
-    return _sampler(warm_up, step, problem, num_chains)
+    return jax_programs.sampler(warm_up, step, problem, num_chains)
 
 
 def meads(num_chains: int | None, problem: Problem) -> Sampler:
@@ -125,9 +185,9 @@ def meads(num_chains: int | None, problem: Problem) -> Sampler:
       num_chains: C; `None` for that of the problem.
       problem: to solve.
     """
-    jax, blackjax = _load('jax'), _load('blackjax')
+    jax, blackjax = load('jax'), load('blackjax')
     num_chains = num_chains or problem.num_chains
-    log_prob = _density(problem)
+    log_prob = jax_programs.density(problem)
     warmup = blackjax.meads_adaptation(log_prob, num_chains)
     kernel = blackjax.ghmc.build_kernel()
 
@@ -141,7 +201,7 @@ def meads(num_chains: int | None, problem: Problem) -> Sampler:
     def step(key, state, learned):
         return kernel(key, state, log_prob, **learned)[0], 1
 
-    return _sampler(warm_up, step, problem, num_chains, problem.num_short_results)
+    return jax_programs.sampler(warm_up, step, problem, num_chains, problem.num_short_results)
 
 
 def mams(problem: Problem) -> Sampler:
@@ -153,9 +213,9 @@ def mams(problem: Problem) -> Sampler:
     Args:
       problem: to solve.
     """
-    jax, blackjax = _load('jax'), _load('blackjax')
-    dynamic = _load('blackjax.mcmc.adjusted_mclmc_dynamic')
-    log_prob = _density(problem)
+    jax, blackjax = load('jax'), load('blackjax')
+    dynamic = load('blackjax.mcmc.adjusted_mclmc_dynamic')
+    log_prob = jax_programs.density(problem)
     length = dynamic.make_random_trajectory_length_fn(True)
     kernel = blackjax.adjusted_mclmc_dynamic.build_kernel(integration_steps_fn=length)
 
@@ -188,91 +248,9 @@ def mams(problem: Problem) -> Sampler:
         )
         return state, _GRADIENTS_OF_MCLACHLAN * info.num_integration_steps
 
-    return _sampler(warm_up, step, problem, problem.num_chains)
-
-
-def _load(module):
-    return optional.load(module, 'peers')
+    return jax_programs.sampler(warm_up, step, problem, problem.num_chains)
 
 
 def _keep_leapfrogs(state, info, adaptation):
     del state, adaptation
     return _Info(info.num_integration_steps)
-
-
-def _density(problem):
-    if problem.arguments is None:
-        return tensorflow_density.in_jax(problem.target.log_prob)
-    log_prob, _ = densities.make(_load('jax').numpy, **problem.arguments)
-    return log_prob
-
-
-def _sampler(
-    warm_up: Callable,
-    step: Callable,
-    problem: Problem,
-    num_chains: int,
-    num_results: int | None = None,
-) -> Sampler:
-    """Both phases as programs, compiled before their first call.
-
-    Args:
-      warm_up: (key, position [C, d]) -> (states, learned, leapfrogs [C, steps]), for all chains.
-      step: (key, state, learned) -> (state, leapfrogs) of one chain.
-      problem: to solve.
-      num_chains: C.
-      num_results: draws a chain; `None` for those of long trajectories.
-    """
-    jax = _load('jax')
-
-    def sample_all(key, states, learned):
-        def body(states, key):
-            keys = jax.random.split(key, num_chains)
-            states, leapfrogs = jax.vmap(step)(keys, states, learned)
-            return states, (states.position, leapfrogs)
-
-        keys = jax.random.split(key, num_results or problem.num_results)
-        return jax.lax.scan(body, states, keys)[1]
-
-    programs: dict[str, Any] = {}
-
-    def call(name, function, *arguments):
-        """(result, seconds to compile, seconds to run)."""
-        begin = time.perf_counter()
-        is_new = name not in programs
-        if is_new:
-            programs[name] = jax.jit(function).lower(*arguments).compile()
-        middle = time.perf_counter()
-        result = jax.block_until_ready(programs[name](*arguments))
-        end = time.perf_counter()
-        if is_new and end - middle < _SHORT:
-            again = time.perf_counter()
-            jax.block_until_ready(programs[name](*arguments))
-            return result, middle - begin, time.perf_counter() - again
-        return result, middle - begin, end - middle
-
-    def sample(seed: int) -> Draws:
-        start = problem.initial_state(num_chains, seed).numpy()
-        if start.dtype != np.float64:
-            return sample_from(start, seed)
-        with jax.enable_x64(True):
-            return sample_from(start, seed)
-
-    def sample_from(start: np.ndarray, seed: int) -> Draws:
-        # of the precision that is enabled
-        position = jax.numpy.asarray(start, float)
-        warmup_key, key = jax.random.split(jax.random.key(seed))
-        (states, learned, warmup_leapfrogs), compiling, warming = call(
-            'warm-up', warm_up, warmup_key, position
-        )
-        (draws, leapfrogs), more, sampling = call('sampling', sample_all, key, states, learned)
-        return Draws(
-            states=np.asarray(draws),
-            num_gradients=float(np.sum(leapfrogs, axis=0).mean()),
-            num_warmup_gradients=float(np.sum(warmup_leapfrogs, axis=1).mean()),
-            compile_seconds=compiling + more,
-            warmup_seconds=warming,
-            sampling_seconds=sampling,
-        )
-
-    return sample

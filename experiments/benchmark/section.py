@@ -18,7 +18,7 @@ from experiments.tables import Table
 
 SETTINGS = pathlib.Path(__file__).parent / 'settings'
 
-PEERS = ('jax', 'blackjax', 'nutpie', 'pymc', 'emcee')
+PEERS = ('jax', 'blackjax', 'numpyro', 'nutpie', 'pymc', 'emcee')
 """Packages of other samplers."""
 SELECTIONS = ('only', 'samplers')
 """Settings that say which units are wanted, and change no unit."""

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments import effective_size
 from experiments.robustness.samplers import SAMPLERS, SamplerError
+from experiments.targets.base import Moments
 from experiments.targets.posteriors import POSTERIORS, references
 
-MAX_RHAT, MAX_ERROR = 1.02, 0.1
-"""Of a run that passes; the error of a mean is in standard deviations."""
+MAX_RHAT, MAX_ERROR, MAX_Z = 1.02, 0.1, 5.0
+"""Of a run that passes; the error of a mean is in standard deviations, and z in standard errors."""
 
 
 def measure(
@@ -49,6 +51,22 @@ def did_not_end(
     ]
 
 
+def errors_of_means(states: np.ndarray, expected: Moments) -> tuple[float, float]:
+    """Largest errors of the means of q: in standard deviations, and in standard errors.
+
+    The standard errors are those of the draws and of the reference together.
+
+    Args:
+      states: [N, C, d].
+      expected: of q.
+    """
+    draws = np.asarray(states, np.float64)
+    own = draws.std(axis=(0, 1)) / np.sqrt(effective_size.of_squares_too(draws)[0])
+    error = np.abs(draws.mean(axis=(0, 1)) - expected.mean)
+    z = error / np.hypot(own, expected.standard_error or 0.0)
+    return float(np.max(error / np.asarray(expected.sd))), float(np.max(z))
+
+
 def _judge(run, seed, settings, expected):
     try:
         found = run(seed)
@@ -56,21 +74,21 @@ def _judge(run, seed, settings, expected):
         # of a peer it says nothing on whether it warns of runs that end
         is_warned = None if isinstance(problem, SamplerError) else True
         return {'verdict': 'fail', 'is_warned': is_warned, 'error': str(problem)}
-    error = None
+    error, z = None, None
     if expected is not None:
-        mean = np.asarray(found.states, np.float64).mean(axis=(0, 1))
-        error = float(np.max(np.abs(mean - expected.mean) / np.asarray(expected.sd)))
+        error, z = errors_of_means(found.states, expected)
     if not found.max_rhat < MAX_RHAT:
         verdict = 'fail'
     elif error is None:
         verdict = 'no reference'
     else:
-        verdict = 'pass' if error < MAX_ERROR else 'fail'
+        verdict = 'pass' if error < MAX_ERROR and z < MAX_Z else 'fail'
     return {
         'verdict': verdict,
         'is_warned': found.is_warned,
         'max_rhat': found.max_rhat,
         'largest_error': error,
+        'largest_z': z,
         'min_ess': found.min_ess,
         'num_gradients': found.num_gradients,
         'ess_per_gradient': found.min_ess / found.num_gradients / np.shape(found.states)[1],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.robustness.measure import MAX_ERROR, MAX_RHAT
+from experiments.robustness.measure import MAX_ERROR, MAX_RHAT, MAX_Z
 from experiments.tables import Table, rhat
 
 
@@ -73,12 +73,13 @@ def posteriors(records: list[dict[str, Any]]) -> Table:
         title='Posteriors with nothing tuned',
         columns=[
             *('posterior', 'd', 'starts within', 'sampler', 'verdict', 'warned', 'max R-hat'),
-            *('largest error / sd', 'min ESS', 'min ESS / gradient', 'min ESS / s'),
+            *('largest error / sd', 'largest z', 'min ESS', 'min ESS / gradient', 'min ESS / s'),
         ],
         rows=rows,
         note=(
             f'A run passes if R-hat is below {MAX_RHAT} and every mean within {MAX_ERROR} '
-            'standard deviations of the reference, all of the unconstrained coordinates. Starts '
+            f'standard deviations and {MAX_Z:g} standard errors of the reference (z, of the draws '
+            'and the reference together), all of the unconstrained coordinates. Starts '
             'are uniform on (-w, w). Gradients and seconds hold the warm-up, seconds without '
             'compilation, of ours with the arrival. Medians over seeds. '
             'No end: not within the minutes of the settings.'
@@ -92,7 +93,7 @@ def _row(found) -> list[Any]:
         return float(np.median(values)) if values else None
 
     first = found[0]
-    max_rhat, error = middle('max_rhat'), middle('largest_error')
+    max_rhat, error, z = middle('max_rhat'), middle('largest_error'), middle('largest_z')
     return [
         first['target'],
         first['d'],
@@ -102,6 +103,7 @@ def _row(found) -> list[Any]:
         _count_of_warned(found),
         None if max_rhat is None else rhat(max_rhat),
         None if error is None else f'{error:.3f}' if error < 100 else f'{error:,.0f}',
+        None if z is None else f'{z:.1f}',
         middle('min_ess'),
         middle('ess_per_gradient'),
         middle('ess_per_second'),

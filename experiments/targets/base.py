@@ -8,12 +8,21 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class Moments:
-    """Known means and standard deviations, exact or from a long run elsewhere."""
+    """Known means and standard deviations, exact or from a long run elsewhere.
+
+    Attributes:
+      names: of the functions of q.
+      mean: of each.
+      sd: of each.
+      source: where they come from.
+      standard_error: of each mean; `None` where exact or unknown.
+    """
 
     names: tuple[str, ...]
     mean: tuple[float, ...]
     sd: tuple[float, ...]
     source: str
+    standard_error: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)

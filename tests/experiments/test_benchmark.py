@@ -506,6 +506,10 @@ def test_samplers_of_tfp(tmp_path, small_data, sampler):
         ('MEADS (64 chains)', 'blackjax'),
         ('ChEES-HMC', 'blackjax'),
         ('ChEES-HMC (64 chains; diagonal)', 'blackjax'),
+        ('GIST path length (diagonal)', 'blackjax'),
+        ('GIST step size (dense)', 'blackjax'),
+        ('NumPyro NUTS (diagonal)', 'numpyro'),
+        ('NumPyro NUTS (dense)', 'numpyro'),
         ('nutpie (low rank)', 'nutpie'),
     ],
 )

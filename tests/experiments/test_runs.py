@@ -14,9 +14,11 @@ from experiments import cli, config, programs, pseudo_marginal, records, sampler
 from experiments.benchmark import fresh_process
 from experiments.errors import ExperimentError
 from experiments.jobs.windowed_nuts import verdict
+from experiments.robustness import confirmation, tables
+from experiments.robustness import measure as robustness_measure
 from experiments.robustness import samplers as robustness
-from experiments.robustness import tables
 from experiments.targets import joint_distributions
+from experiments.targets.base import Moments
 from experiments.targets.posteriors import POSTERIORS, references
 from tfp_adaptive.sampling.targets.dependence import places_that_others_change
 from tfp_adaptive.sampling.targets.distributions import from_distribution
@@ -373,15 +375,45 @@ def test_robustness_of_a_sampler_that_does_not_end(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ('error_of_reference', 'expected_z'), [(None, 8.0), ((0.02, 0.02), 0.2 / 0.032)]
+)
+def test_errors_of_means(error_of_reference, expected_z):
+    """In deviations, and in standard errors of the draws and of the reference together."""
+    draws = np.random.default_rng(5).normal(size=[400, 4, 2])
+    states = draws - draws.mean(axis=(0, 1)) + [0.2, 0.0]
+    exact = Moments(('a', 'b'), (0.0, 0.0), (2.0, 1.0), 'exact', error_of_reference)
+    error, z = robustness_measure.errors_of_means(states, exact)
+    assert error == pytest.approx(0.1)
+    # 1,600 independent draws have a standard error of 0.025
+    assert z == pytest.approx(expected_z, rel=0.15)
+
+
+def test_a_mean_many_standard_errors_off_does_not_pass():
+    draws = np.random.default_rng(6).normal(size=[10000, 4, 1])
+    exact = Moments(('a',), (0.05,), (1.0,), 'exact')
+    figures = dict(max_rhat=1.0, min_ess=4e4, num_gradients=1.0, seconds=1.0, is_warned=False)
+    judge = robustness_measure._judge
+    found = [
+        judge(lambda _, off=off: robustness.Run(draws + off, **figures), 1, {}, exact)
+        for off in (0.0, 0.05)
+    ]
+    assert [one['verdict'] for one in found] == ['fail', 'pass']
+    assert found[0]['largest_error'] < 0.1
+    assert found[0]['largest_z'] > 5 > found[1]['largest_z']
+
+
 @pytest.mark.slow
 def test_robustness_references_compiled(tmp_path):
     """A short run finds the kept means within its own standard errors."""
-    folder, _ = _run(
+    folder, record = _run(
         tmp_path,
         'robustness_references',
         'only=raw units 1e3',
         'num_warmup_steps=1000',
         'num_results=2000',
+        'nuts_warmup_steps=200',
+        'nuts_results=500',
         'seed=11',
     )
     [found] = json.loads((folder / 'references.json').read_text()).values()
@@ -389,6 +421,25 @@ def test_robustness_references_compiled(tmp_path):
     error = np.abs(np.subtract(found['mean'], kept.mean))
     assert np.all(error < 5 * np.asarray(found['standard_error']))
     assert np.all(error > 0)
+    [row] = record['tables'][0]['rows']
+    assert row[-1] == 'yes'
+    assert 'confirmed by NUTS' in found['source']
+    middle, low, high = (np.asarray(found[f'quantile_{share}']) for share in (0.5, 0.05, 0.95))
+    assert np.all((low < middle) & (middle < high))
+    # of a posterior that is close to normal
+    spread = (high - low) / (2 * 1.645 * np.asarray(found['sd']))
+    np.testing.assert_allclose(spread, 1, atol=0.05)
+    assert np.all(np.asarray(found['quantile_0.5_standard_error']) > 0)
+
+
+def test_nuts_contradicts_other_means_once_it_has_converged():
+    same, other = (
+        confirmation.Confirmation(1.005, 900.0, 2.0),
+        confirmation.Confirmation(1.0, 9e3, 8),
+    )
+    unsure = confirmation.Confirmation(1.2, 30.0, 8.0)
+    found = [(one.confirms, one.contradicts) for one in (same, other, unsure)]
+    assert found == [(True, False), (False, True), (False, False)]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""Long-run means and standard deviations of the posteriors, kept as a file."""
+"""Long-run means, standard deviations and quantiles of the posteriors, kept as a file."""
 
 import json
 import pathlib
+from typing import Any
 
 from experiments.targets.base import Moments, Target
 
@@ -20,5 +21,11 @@ def reference(label: str, target: Target) -> Moments | None:
     kept = json.loads(FILE.read_text()).get(label)
     if kept is None:
         return None
-    names = tuple(f'q{i + 1}' for i in range(target.event_size))
-    return Moments(names, tuple(kept['mean']), tuple(kept['sd']), kept['source'])
+    return moments(kept)
+
+
+def moments(kept: dict[str, Any]) -> Moments:
+    """What the file has of a posterior, without the quantiles."""
+    mean, sd, error = (tuple(kept[key]) for key in ('mean', 'sd', 'standard_error'))
+    names = tuple(f'q{i + 1}' for i in range(len(mean)))
+    return Moments(names, mean, sd, kept['source'], error)
