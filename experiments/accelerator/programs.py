@@ -16,7 +16,7 @@ import tfp_adaptive as tfpa
 from experiments import data as data_sets
 from experiments import targets
 from experiments.benchmark.kernels import PRECONDITIONERS
-from experiments.benchmark.scaling_process import autoregression
+from experiments.benchmark.scaling_targets import autoregression
 from experiments.config import Config
 from experiments.targets.gaussian import whiten
 from experiments.targets.logistic_regression import design_matrix, of_signed_design

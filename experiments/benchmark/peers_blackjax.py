@@ -1,5 +1,6 @@
 """BlackJAX samplers."""
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -134,13 +135,19 @@ def _after_nuts(metric, log_prob, step, problem, num_results):
     return jax_programs.sampler(warm_up, step, problem, problem.num_chains, num_results)
 
 
-def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> Sampler:
+def chees(
+    num_chains: int | None,
+    mass_matrix: str | None,
+    problem: Problem,
+    position_of: Callable = operator.attrgetter('position'),
+) -> Sampler:
     """ChEES-HMC with the optimizer, acceptance and first step size of its own tests.
 
     Args:
       num_chains: C; `None` for that of the problem.
       mass_matrix: 'diagonal' to learn one, `None` for the identity.
       problem: to solve.
+      position_of: states -> what is kept of a draw. Default: all of it.
     """
     jax, blackjax, optax = map(load, ('jax', 'blackjax', 'optax'))
     num_chains = num_chains or problem.num_chains
@@ -175,7 +182,7 @@ def chees(num_chains: int | None, mass_matrix: str | None, problem: Problem) -> 
         state, info = kernel.step(key, state)
         return state, info.num_integration_steps
 
-    return jax_programs.sampler(warm_up, step, problem, num_chains)
+    return jax_programs.sampler(warm_up, step, problem, num_chains, position_of=position_of)
 
 
 def meads(num_chains: int | None, problem: Problem) -> Sampler:

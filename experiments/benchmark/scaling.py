@@ -1,4 +1,4 @@
-"""Section: time, memory and efficiency as dimensions and chains grow."""
+"""Section: time, memory and efficiency as dimensions, chains and rows of data grow."""
 
 import functools
 import pathlib
@@ -16,6 +16,9 @@ from experiments.tables import Table, rhat
 FIGURE = 'scaling.png'
 
 _PROCESS = 'experiments.benchmark.scaling_process'
+_PEER_PROCESS = 'experiments.benchmark.scaling_peer'
+PEER = 'ChEES-HMC'
+"""Of BlackJAX, with a diagonal metric: the fastest of the peers on many independent coordinates."""
 _MAX_RHAT = 1.05
 
 
@@ -30,15 +33,26 @@ def _units(config: Config) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]
         (settings['chains_preconditioner'], settings['chains_dims'], num_chains)
         for num_chains in settings['chains']
     ]
-    for preconditioner, num_dims, num_chains in dict.fromkeys(cases):
+    of_rows = [
+        ('cholesky', settings['rows_dims'], settings['num_chains'], num_rows)
+        for num_rows in settings['rows']
+    ]
+    for preconditioner, num_dims, num_chains, num_rows in (
+        *((*case, None) for case in dict.fromkeys(cases)),
+        *of_rows,
+    ):
         case = {
-            'preconditioner': preconditioner,
             'num_dims': num_dims,
             'num_chains': num_chains,
+            'num_rows': num_rows,
             'settings': settings,
         }
-        key = f'{preconditioner}, d = {num_dims}, {num_chains} chains'
-        yield key, functools.partial(in_fresh_process, case)
+        size = f'd = {num_dims}, {num_chains} chains' + (f', {num_rows} rows' if num_rows else '')
+        own = case | {'preconditioner': preconditioner}
+        yield f'{preconditioner}, {size}', functools.partial(in_fresh_process, own)
+        if settings['peer'] and num_chains > 1:
+            # whatever ours learns, the peer learns a diagonal
+            yield f'{PEER}, {size}', functools.partial(peer_in_fresh_process, case)
 
 
 def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
@@ -48,6 +62,16 @@ def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
       ExperimentError: if the process fails.
     """
     return fresh_process.run(_PROCESS, case, case['preconditioner'])
+
+
+def peer_in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
+    """Measures the peer on one case.
+
+    Raises:
+      ExperimentError: if the process fails.
+    """
+    found = fresh_process.run(_PEER_PROCESS, case, PEER)
+    return {key: case[key] for key in ('num_dims', 'num_chains', 'num_rows')} | found
 
 
 def slope(sizes: list[float], values: list[float]) -> float | None:
@@ -64,26 +88,92 @@ def slope(sizes: list[float], values: list[float]) -> float | None:
 
 def _tables(config: Config, results: dict[str, Any]) -> list[Table]:
     settings = config.settings
-    found = list(results.values())
-    by_size = [case for case in found if case['num_chains'] == settings['num_chains']]
-    return [
+    found, peers = _split(results)
+    by_size, of_rows = _by_size(found, settings), [case for case in found if case['num_rows']]
+    tables = [
         _case_table(
-            f'Scaling in the dimension, {settings["num_chains"]} chains', by_size, settings
+            f'Scaling in the dimension, {settings["num_chains"]} chains', by_size, peers, settings
         ),
         _slope_table(by_size, settings),
         _case_table(
-            f'Scaling in the chains, d = {settings["chains_dims"]}', _by_chains(found, settings)
+            f'Scaling in the chains, d = {settings["chains_dims"]}',
+            _by_chains(found, settings),
+            peers,
         ),
     ]
+    if of_rows:
+        tables.append(_rows_table(of_rows, peers, settings))
+    return tables
+
+
+def _split(results):
+    """(our cases, {(d, chains, rows): case of the peer})."""
+    found = list(results.values())
+    peers = [case for case in found if 'preconditioner' not in case]
+    return [case for case in found if 'preconditioner' in case], {_size(c): c for c in peers}
+
+
+def _size(case):
+    return case['num_dims'], case['num_chains'], case['num_rows']
+
+
+def _by_size(found, settings):
+    count = settings['num_chains']
+    return [case for case in found if case['num_chains'] == count and not case['num_rows']]
 
 
 def _by_chains(found, settings):
     wanted = settings['chains_preconditioner'], settings['chains_dims']
-    cases = [case for case in found if (case['preconditioner'], case['num_dims']) == wanted]
+    cases = [
+        case
+        for case in found
+        if (case['preconditioner'], case['num_dims']) == wanted and not case['num_rows']
+    ]
     return sorted(cases, key=lambda case: case['num_chains'])
 
 
-def _case_table(title, cases, settings=None) -> Table:
+_PEER_COLUMNS = (f'{PEER}: ESS / gradient', 'ESS / s', 'R-hat')
+
+
+def _peer_cells(case, peers):
+    peer = peers.get(_size(case))
+    if peer is None:
+        return [None, None, None]
+    rates = [peer['ess_per_gradient'], peer['ess_per_second']]
+    return [*rates, rhat(peer['max_rhat'], _MAX_RHAT)]
+
+
+def _rows_table(cases, peers, settings) -> Table:
+    sizes = [case['num_rows'] for case in cases]
+    exponent = slope(sizes, [case['frozen_seconds'] for case in cases])
+    grows = '' if exponent is None else f' A frozen step grows as rows^{exponent:.2f}.'
+    return Table(
+        title=f'Scaling in the rows of data, d = {cases[0]["num_dims"]}',
+        columns=[
+            *('rows', 'gradient, ms', 'frozen step, ms', 'adaptive step, ms', 'peak memory, MB'),
+            *('min ESS / gradient', 'min ESS / s', 'max R-hat', *_PEER_COLUMNS),
+        ],
+        rows=[
+            [
+                case['num_rows'],
+                *(1e3 * case[f'{name}_seconds'] for name in ('gradient', 'frozen', 'adaptive')),
+                case['peak_bytes'] / 2**20,
+                case['ess_per_gradient'],
+                case['ess_per_second'],
+                rhat(case['max_rhat'], _MAX_RHAT),
+                *_peer_cells(case, peers),
+            ]
+            for case in cases
+        ],
+        note=(
+            f'Logistic regression on standard normal covariates, {cases[0]["num_chains"]} chains; '
+            f'{settings["rows_kernel"]}, {settings["rows_steps"]} steps of warm-up and as many '
+            f'draws, of {PEER} as well.{grows}'
+        ),
+    )
+
+
+def _case_table(title, cases, peers, settings=None) -> Table:
     note = ''
     if settings:
         note = (
@@ -92,7 +182,8 @@ def _case_table(title, cases, settings=None) -> Table:
             f'above what it needs for a program of one number, mostly to compile; the largest '
             f'tensor of a step is counted above, with its evaluations. ESS: smallest '
             f'over q and q^2 of {settings["num_watched"]} coordinates spread over the path, '
-            f'sampling alone.'
+            f'sampling alone. {PEER}: of BlackJAX, with a diagonal metric and as many chains, '
+            f'steps of warm-up and draws, on the density of TensorFlow.'
         )
     return Table(
         title=title,
@@ -107,6 +198,7 @@ def _case_table(title, cases, settings=None) -> Table:
             'min ESS / gradient',
             'min ESS / s',
             'max R-hat',
+            *_PEER_COLUMNS,
         ],
         rows=[
             [
@@ -120,6 +212,7 @@ def _case_table(title, cases, settings=None) -> Table:
                 case['ess_per_gradient'],
                 case['ess_per_second'],
                 rhat(case['max_rhat'], _MAX_RHAT),
+                *_peer_cells(case, peers),
             ]
             for case in cases
         ],
@@ -164,9 +257,8 @@ def _memory(cases) -> list[float]:
 
 def _draw(config: Config, results: dict[str, Any], folder: pathlib.Path) -> list[str]:
     settings = config.settings
-    found = list(results.values())
-    by_size = [case for case in found if case['num_chains'] == settings['num_chains']]
-    by_chains = _by_chains(found, settings)
+    found, _ = _split(results)
+    by_size, by_chains = _by_size(found, settings), _by_chains(found, settings)
     if not by_size or not by_chains:
         return []
     figures.scaling(by_size, by_chains, folder / FIGURE)

@@ -12,12 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import effective_size, programs
-from experiments.benchmark import fresh_process, kernels, stepping
-from experiments.targets.base import normal_start
+from experiments.benchmark import fresh_process, kernels, scaling_targets, stepping
 
 
 def measure(
-    preconditioner: str, num_dims: int, num_chains: int, settings: dict[str, Any]
+    preconditioner: str,
+    num_dims: int,
+    num_chains: int,
+    settings: dict[str, Any],
+    num_rows: int | None = None,
 ) -> dict[str, Any]:
     """Seconds a step, peak memory and efficiency of one kernel on one target.
 
@@ -26,17 +29,19 @@ def measure(
       num_dims: d.
       num_chains: C.
       settings: of the section.
+      num_rows: of the regression; `None`: the path.
     """
     tf.function(lambda x: x + 1, jit_compile=True)(tf.zeros([]))
     empty = fresh_process.peak_bytes()
-    log_prob = autoregression(settings['phi'])
-    position = normal_start(num_dims, scale=1.0)(num_chains, (settings['seed'], 0))
-    num_steps = settings['num_warmup_steps']
-    kernel = kernels.make(log_prob, num_steps, settings['kernel'], preconditioner)
+    target = scaling_targets.make(num_dims, num_rows, settings)
+    log_prob, position = target.log_prob, target.initial_state(num_chains, (settings['seed'], 0))
+    num_steps, num_results = scaling_targets.lengths(num_rows, settings)
+    label = settings['kernel' if num_rows is None else 'rows_kernel']
+    kernel = kernels.make(log_prob, num_steps, label, preconditioner)
     start = kernel.bootstrap_results(position)
     state, warm = stepping.step_loop(kernel)(position, start, settings['seed'], num_steps)
     frozen_kernel = kernel.frozen(warm)
-    endless = kernels.make(log_prob, 2**30, settings['kernel'], preconditioner)
+    endless = kernels.make(log_prob, 2**30, label, preconditioner)
     loops = {
         'gradient': functools.partial(stepping.gradient_loop(log_prob, with_value=True), position),
         'adaptive': functools.partial(stepping.step_loop(endless), state, warm, settings['seed']),
@@ -50,40 +55,26 @@ def measure(
     times = stepping.interleave(loops, settings['repetitions'], settings['seconds'])
     seconds = {name: float(np.median(each)) for name, each in times.items()}
     peak_bytes = fresh_process.peak_bytes() - empty
-    min_ess, max_rhat, ess_per_gradient = _efficiency(frozen_kernel, state, settings)
+    min_ess, max_rhat, ess_per_gradient = _efficiency(frozen_kernel, state, settings, num_results)
     return {
         'preconditioner': preconditioner,
         'num_dims': num_dims,
         'num_chains': num_chains,
+        'num_rows': num_rows,
         'gradient_seconds': seconds['gradient'],
         'frozen_seconds': seconds['frozen'],
         'adaptive_seconds': seconds['adaptive'],
         'peak_bytes': peak_bytes,
         'ess_per_gradient': ess_per_gradient,
-        'ess_per_second': min_ess / (settings['num_results'] * seconds['frozen']),
+        'ess_per_second': min_ess / (num_results * seconds['frozen']),
         'max_rhat': max_rhat,
     }
 
 
-def autoregression(phi: float):
-    """A stationary Gaussian path q_{t+1} ~ N(phi q_t, 1 - phi^2) with standard normal margins."""
-    scale = (1 - phi**2) ** -0.5
-
-    def log_prob(q):
-        first, later = tf.split(q, [1, q.shape[-1] - 1], axis=-1)
-        earlier, _ = tf.split(q, [q.shape[-1] - 1, 1], axis=-1)
-        innovation = scale * (later - phi * earlier)
-        # a product with ones is a sum that XLA turns into vector code
-        ones = tf.ones([innovation.shape[-1]], q.dtype)
-        return -(first[..., 0] ** 2 + tf.tensordot(innovation**2, ones, axes=1)) / 2
-
-    return log_prob
-
-
-def _efficiency(kernel, state, settings) -> tuple[float, float, float]:
+def _efficiency(kernel, state, settings, num_results) -> tuple[float, float, float]:
     """Minimum ESS, largest R-hat and ESS per gradient over some coordinates of the path."""
-    num_results, (num_chains, num_dims) = settings['num_results'], state.shape
-    watched = np.unique(np.linspace(0, num_dims - 1, settings['num_watched']).astype(int))
+    num_chains, num_dims = state.shape
+    watched = scaling_targets.watched(num_dims, settings)
 
     @tf.function(jit_compile=programs.JIT_COMPILE, autograph=False)
     def sample(state, results, seed):

@@ -79,7 +79,7 @@ def _judge(run, seed, settings, expected):
         error, z = errors_of_means(found.states, expected)
     if not found.max_rhat < MAX_RHAT:
         verdict = 'fail'
-    elif error is None:
+    elif error is None or z is None:
         verdict = 'no reference'
     else:
         verdict = 'pass' if error < MAX_ERROR and z < MAX_Z else 'fail'

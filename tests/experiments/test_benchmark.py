@@ -298,21 +298,25 @@ def test_scaling(tmp_path, monkeypatch):
     monkeypatch.setattr(fresh_process, 'peak_bytes', itertools.count(2**20, 2**20).__next__)
     sizes = ['diagonal_dims=5,9', 'banded_dims=', 'cholesky_dims=', 'chains=2,3', 'chains_dims=5']
     short = ['num_chains=2', 'num_warmup_steps=8', 'num_results=8', 'repetitions=1']
-    fits = ['sparse_from=5', 'chains_preconditioner=diagonal', 'seconds=0.001']
-    results, page = _benchmark(tmp_path, 'scaling', *sizes, *short, *fits)
+    fits = ['sparse_from=5', 'chains_preconditioner=diagonal', 'seconds=0.001', 'peer=false']
+    rows = ['rows=7,30', 'rows_dims=3', 'rows_steps=6']
+    results, page = _benchmark(tmp_path, 'scaling', *sizes, *short, *fits, *rows)
     assert list(results) == [
         'diagonal, d = 5, 2 chains',
         'diagonal, d = 9, 2 chains',
         'diagonal, d = 5, 3 chains',
+        'cholesky, d = 3, 2 chains, 7 rows',
+        'cholesky, d = 3, 2 chains, 30 rows',
     ]
     assert all(case['frozen_seconds'] > 0 for case in results.values())
+    assert 'Scaling in the rows of data, d = 3' in page
     assert (tmp_path / 'benchmark' / scaling.FIGURE).stat().st_size > 10_000
     assert f'![{scaling.FIGURE}]' in page
 
 
 def test_scaling_goes_from_few_chains_to_many():
     settings = {'chains_preconditioner': 'diagonal', 'chains_dims': 5}
-    case = {'preconditioner': 'diagonal', 'num_dims': 5}
+    case = {'preconditioner': 'diagonal', 'num_dims': 5, 'num_rows': None}
     cases = [{**case, 'num_chains': n} for n in (10, 1, 100)]
     found = scaling._by_chains([*cases, {**case, 'num_dims': 6, 'num_chains': 2}], settings)
     assert [case['num_chains'] for case in found] == [1, 10, 100]
@@ -320,7 +324,7 @@ def test_scaling_goes_from_few_chains_to_many():
 
 def test_scaling_that_is_half_done_has_no_figure(tmp_path):
     config = load_settings('scaling')
-    case = {'preconditioner': 'diagonal', 'num_dims': 10, 'num_chains': 10}
+    case = {'preconditioner': 'diagonal', 'num_dims': 10, 'num_chains': 10, 'num_rows': None}
     assert not scaling.SECTION.draw(config, {'a': case}, tmp_path)
 
 
@@ -355,6 +359,22 @@ def test_scaling_in_a_fresh_process():
     assert scaling.in_fresh_process(case)['peak_bytes'] > 0
     with pytest.raises(ExperimentError, match=r'measuring dense failed: .*dense'):
         scaling.in_fresh_process({**case, 'preconditioner': 'dense'})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('num_rows', [None, 40])
+def test_the_peer_of_the_scaling(num_rows):
+    """Beside ours, on the same density, of which only some coordinates are kept."""
+    pytest.importorskip('blackjax')
+    short = ['num_warmup_steps=20', 'num_results=8', 'rows_steps=20', 'num_watched=3']
+    settings = load_settings('scaling', short).settings
+    case = {'num_dims': 5, 'num_chains': 4, 'num_rows': num_rows, 'settings': settings}
+    found = scaling.peer_in_fresh_process(case)
+    assert found['min_ess'] > 0
+    assert 0 < found['ess_per_gradient'] < 1
+    own = {'preconditioner': 'diagonal', 'num_dims': 5, 'num_chains': 4, 'num_rows': num_rows}
+    cells = scaling._peer_cells(own, {scaling._size(found): found})
+    assert cells[0] == found['ess_per_gradient']
 
 
 def test_slope_of_a_power():
