@@ -16,10 +16,10 @@ import tfp_adaptive as tfpa
 from experiments import data as data_sets
 from experiments import targets
 from experiments.benchmark.kernels import PRECONDITIONERS
-from experiments.benchmark.scaling_targets import autoregression
+from experiments.benchmark.scaling_targets import autoregression, simulated_regression
 from experiments.config import Config
 from experiments.targets.gaussian import whiten
-from experiments.targets.logistic_regression import design_matrix, of_signed_design
+from experiments.targets.logistic_regression import design_matrix
 from tfp_adaptive.internal import devices
 
 PLATFORMS = ('CPU', 'GPU')
@@ -73,17 +73,9 @@ def make_case(name: str, preconditioner: str, **options: Any) -> Case:
     if name == 'autoregression':
         return Case(options['num_dims'], lambda: autoregression(_PHI), factory)
     if name == 'simulated_regression':
-        return Case(options['num_dims'], lambda: _simulated_regression(**options), factory)
+        return Case(options['num_dims'], lambda: simulated_regression(**options), factory)
     target = targets.make(name, **options)
     return Case(target.event_size, lambda: target.log_prob, factory)
-
-
-def _simulated_regression(num_rows, num_dims) -> Callable:
-    """Standard normal covariates and weights of 1/2, drawn within the program: no file has them."""
-    covariates = tf.random.stateless_normal([num_dims, num_rows], [1, 2])
-    probability = tf.sigmoid(tf.reduce_sum(covariates, axis=0) / 2)
-    labels = tf.random.stateless_uniform([num_rows], [3, 4]) < probability
-    return of_signed_design(tf.where(labels, covariates, -covariates))
 
 
 def gradients(case: Case, num_chains: int) -> Callable:

@@ -1,11 +1,13 @@
 """What the scaling section samples: a path of any length, a regression on any number of rows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from experiments.targets.base import Target, normal_start
+from experiments.targets.logistic_regression import of_signed_design
 
 
 def make(num_dims: int, num_rows: int | None, settings: dict[str, Any]) -> Target:
@@ -19,7 +21,7 @@ def make(num_dims: int, num_rows: int | None, settings: dict[str, Any]) -> Targe
     if num_rows is None:
         log_prob, scale = autoregression(settings['phi']), 1.0
     else:
-        log_prob, scale = logistic_regression(num_rows, num_dims, settings['seed']), 0.1
+        log_prob, scale = simulated_regression(num_rows, num_dims), 0.1
     return Target(
         name='path' if num_rows is None else 'regression',
         event_size=num_dims,
@@ -44,20 +46,17 @@ def autoregression(phi: float):
     return log_prob
 
 
-def logistic_regression(num_rows: int, num_dims: int, seed: int):
-    """The posterior of coefficients N(0, 1) on standard normal covariates."""
-    generator = np.random.default_rng(seed)
-    design = generator.normal(size=[num_rows, num_dims]).astype('f')
-    truth = generator.normal(size=num_dims) / num_dims**0.5
-    is_one = generator.logistic(size=num_rows) < design @ truth
-    signed = tf.constant(np.where(is_one, 1, -1)[np.newaxis].astype('f') * design.T)
-    ones = tf.ones([num_rows])
+def simulated_regression(num_rows: int, num_dims: int) -> Callable:
+    """Standard normal covariates and weights of 1/2, drawn where it is called: no file has them.
 
-    def log_prob(q):
-        log_likelihood = tf.math.log_sigmoid(tf.tensordot(q, signed, axes=1))
-        return tf.tensordot(log_likelihood, ones, axes=1) - tf.reduce_sum(q**2, axis=-1) / 2
-
-    return log_prob
+    Args:
+      num_rows: of data.
+      num_dims: of the coefficients, which are N(0, 1).
+    """
+    covariates = tf.random.stateless_normal([num_dims, num_rows], [1, 2])
+    probability = tf.sigmoid(tf.reduce_sum(covariates, axis=0) / 2)
+    labels = tf.random.stateless_uniform([num_rows], [3, 4]) < probability
+    return of_signed_design(tf.where(labels, covariates, -covariates))
 
 
 def lengths(num_rows: int | None, settings: dict[str, Any]) -> tuple[int, int]:
