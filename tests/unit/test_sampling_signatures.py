@@ -164,6 +164,50 @@ class Owner:
         """Another one."""
 
 
+def test_what_has_no_value_yet_is_left_out():
+    def outer():
+        def inner(q):
+            return later(q)
+
+        found = signature(inner, 'f')
+        later = np.square
+        return found, signature(inner, 'f')
+
+    before, after = outer()
+    assert before.keys() < after.keys()
+
+
+def test_a_long_list_is_one_setting_that_may_change():
+    def of_data(data):
+        return signature(lambda q: q * data[-1], 'f')
+
+    data = [float(i) for i in range(10_000)]
+    found = of_data(data)
+    assert len(found) < 10
+    assert of_data(list(data)) == found
+    assert of_data([*data[:-1], 0.5]) != found
+
+
+def test_helpers_that_call_one_another_are_described_once():
+    """There are 3^12 ways to the last of them."""
+
+    def make(depth, last):
+        if not depth:
+            return lambda q: q + last
+        inner = make(depth - 1, last)
+        again = again_too = inner
+        return lambda q: inner(q) + again(q) + again_too(q)
+
+    found = signature(make(12, 1.0), 'f')
+    assert len(found) < 200
+    assert [leaf.text for leaf in signature(make(12, 1.0), 'f').values()] == [
+        leaf.text for leaf in found.values()
+    ]
+    assert [leaf.text for leaf in signature(make(12, 2.0), 'f').values()] != [
+        leaf.text for leaf in found.values()
+    ]
+
+
 def test_values_live_with_their_owner():
     owner, value = Owner(), Owner()
     assert kept_with(owner).get('key') is None

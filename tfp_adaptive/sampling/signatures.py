@@ -20,6 +20,7 @@ import tensorflow as tf
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
 _LIBRARIES = ('tensorflow', 'tensorflow_probability', 'keras', 'tf_keras')
 _UNSEEN = ('name', 'self', '__class__')
+_LONG = 100
 GLOBALS = 'globals'
 """In the path of a function that another one names: part of its code, and no setting."""
 
@@ -87,6 +88,8 @@ def _walk(value, path, target, above, found, functions):
         found[path] = Leaf(repr(value))
     elif isinstance(value, (np.ndarray, tf.Tensor)) and hasattr(value, '__array__'):
         found[path] = Leaf(_digest(np.asarray(value)))
+    elif isinstance(value, (list, tuple)) and len(value) > _LONG and _are_plain(value):
+        found[path] = Leaf(f'{len(value)} {_hash(repr(value))}')
     elif isinstance(value, (tf.DType, np.dtype, type, types.BuiltinFunctionType)):
         token = Same(value) if isinstance(value, type) else None
         found[path] = Leaf(getattr(value, '__qualname__', str(value)), token)
@@ -176,6 +179,14 @@ def _names(code):
     return set(code.co_names).union(*inner)
 
 
+def _are_plain(values):
+    return all(isinstance(each, _PLAIN) for each in values)
+
+
+def _hash(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def _digest(array):
     content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
     return f'{array.dtype} {array.shape} {content}'
@@ -189,8 +200,7 @@ def _name(value):
 
 
 def _code_digest(code):
-    content = repr((code.co_code, _constant(code.co_consts), code.co_names))
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
+    return _hash(repr((code.co_code, _constant(code.co_consts), code.co_names)))
 
 
 def _constant(value):
