@@ -13,7 +13,7 @@ from tfp_adaptive.sampling.targets.distributions import from_distribution
 from tfp_adaptive.sampling.targets.fingerprint import fingerprint
 from tfp_adaptive.sampling.targets.model import Model
 from tfp_adaptive.sampling.targets.models import make_model
-from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start
+from tfp_adaptive.sampling.targets.starts import clear_if_changed, find_start, remember
 
 tfd = tfp.distributions
 
@@ -368,3 +368,22 @@ def test_a_density_that_differs_far_out_is_another_one(other, batch):
     found = fingerprint(one, [state])
     assert found.mismatch(one) is None
     assert found.mismatch(two, 4) is not None
+
+
+def test_a_target_that_cannot_be_described_is_known_by_its_values(stateless_seed):
+    class Shy:
+        scale = 1.0
+
+        @property
+        def parameters(self):
+            raise RuntimeError
+
+        def __call__(self, q):
+            return gaussian(q) * self.scale
+
+    target, state = Shy(), tf.random.stateless_normal([4, 2], stateless_seed(1))
+    first = start_of(target, stateless_seed, state)
+    remember(target, kept_with(target))
+    assert start_of(target, stateless_seed, state).density is first.density
+    Shy.scale = 2.0
+    assert start_of(target, stateless_seed, state).density is not first.density

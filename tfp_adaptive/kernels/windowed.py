@@ -226,14 +226,19 @@ def _learn(axes, tuning, sums, step):
     step_state = rule.update(tuning.step_size, accept_prob)
     absorbed = metric.absorb(tuning.metric, sums.metric)
     draws = _select(collects, absorbed, moments.moved(tuning.metric, absorbed))
-    factor = tf.cond(ends, lambda: metric.factor(draws), lambda: tuning.factor)
-    is_finite = tf.reduce_all([chains.is_finite(leaf) for leaf in tf.nest.flatten(factor)])
-    factor = _select(is_finite, factor, tuning.factor)
+    factor = tf.cond(
+        ends, lambda: _finite_or(metric.factor(draws), tuning.factor), lambda: tuning.factor
+    )
     step_state = _select(ends, rule.init(_bounded(rule.current(step_state))), step_state)
     draws = _select(ends, metric.restart(draws), draws)
     log_step_size = tf.where(step >= last, rule.learned(step_state), rule.current(step_state))
     scaled = metric.scale(factor, tf.exp(_bounded(log_step_size)))
     return Adaptation(scaled, Tuning(step_state, draws, factor))
+
+
+def _finite_or(factor, old):
+    is_finite = tf.reduce_all([chains.is_finite(leaf) for leaf in tf.nest.flatten(factor)])
+    return _select(is_finite, factor, old)
 
 
 def _bounded(log_step_size):

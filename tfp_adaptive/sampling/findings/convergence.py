@@ -117,13 +117,13 @@ def _chance_of_no_move(moved):
 
 def _constant_coordinates(run):
     """Coordinates that no chain moves, where chains move others."""
-    parts = [np.asarray(part) for part in tf.nest.flatten(run.unconstrained_states)]
-    if len(parts[0]) < MIN_DRAWS or not moves(run.unconstrained_states, len(run.batch_shape)).any():
+    states, batch_rank = run.unconstrained_states, len(run.batch_shape)
+    if states is None or len(run.statistics.log_prob) < MIN_DRAWS:
         return
-    axes = tuple(range(1 + len(run.batch_shape)))
-    is_constant = [np.all(part == part[:1], axis=axes) for part in parts]
-    flags, names = _figures(run, tf.nest.pack_sequence_as(run.unconstrained_states, is_constant))
-    if flags.any():
+    flags, names = _figures(
+        run, tf.nest.map_structure(lambda x: _never_moved(x, batch_rank), states)
+    )
+    if flags.any() and moves(states, batch_rank).any():
         (constant,) = np.nonzero(flags)
         yield (
             f'{len(constant)} of {flags.size} coordinates never moved '
@@ -131,6 +131,15 @@ def _constant_coordinates(run):
             'kernel leaves them out; subtract what is large and known from them, or sample in '
             'float64 (`dtype`).'
         )
+
+
+def _never_moved(part, batch_rank):
+    """[*event] whether a coordinate is the same in all draws of each chain."""
+    draws = coordinates.as_matrix(part, batch_rank)
+    found = np.ones([draws.shape[-1]], bool)
+    for rows in coordinates.row_blocks(draws):
+        found &= (draws[rows] == draws[:1]).all(axis=(0, 1))
+    return found.reshape(np.shape(part)[1 + batch_rank :])
 
 
 def _late_chains(run):

@@ -73,7 +73,7 @@ def clear_if_changed(target: Any, kept: Kept) -> None:
       kept: with the target.
     """
     made_of = kept.get(_MADE_OF)
-    if made_of is not None and made_of != signature(target, 'target'):
+    if made_of is not None and made_of != _signature(target):
         kept.clear()
     found = kept.get(_LAST)
     if found is None:
@@ -99,7 +99,15 @@ def remember(target: Any, kept: Kept) -> None:
       target: as `sample` was given it.
       kept: with the target.
     """
-    kept.put(_MADE_OF, signature(target, 'target'))
+    kept.put(_MADE_OF, _signature(target))
+
+
+def _signature(target):
+    """Empty for a target that cannot be described: a run that is over must not be lost to that."""
+    try:
+        return signature(target, 'target')
+    except Exception:
+        return {}
 
 
 def find_start(
