@@ -21,6 +21,8 @@ _NAME = 'q'
 _MAX_REPETITIONS = 5
 _SECONDS = 10.0
 _LONG_SECONDS = 300.0
+_LEAST_SHARE = 0.1
+"""Of its seconds by gradients, below which the difference of two calls is noise."""
 
 
 def low_rank(problem: Problem) -> Sampler:
@@ -89,8 +91,9 @@ def low_rank(problem: Problem) -> Sampler:
             for group in ('sample_stats', 'warmup_sample_stats')
         )
         # where noise swamps the difference, or there is none, a gradient of either costs the same
-        if sampling <= 0:
-            sampling = in_all * leapfrogs / (leapfrogs + warmup_leapfrogs)
+        by_gradients = in_all * leapfrogs / (leapfrogs + warmup_leapfrogs)
+        if sampling < _LEAST_SHARE * by_gradients:
+            sampling = by_gradients
         return Draws(
             states=np.swapaxes(draws, 0, 1),
             num_gradients=float(leapfrogs),
