@@ -40,7 +40,6 @@ class Entry:
       counts_estimates: whether its count of gradients is one of likelihood estimates.
       num_more_at_start: target evaluations of the bootstrap beside the usual.
       num_normals: draws of normal numbers in a step of the frozen kernel.
-      starts_alike: whether chains elsewhere start from the same proposal.
       num_chains: of a test of the law of one step.
       with_target: log-density -> arguments of `copy` that make it the target.
     """
@@ -58,7 +57,6 @@ class Entry:
     counts_estimates: bool = False
     num_more_at_start: int = 0
     num_normals: int = 1
-    starts_alike: bool = False
     num_chains: int = 50_000
     with_target: Callable = lambda fn: {'target_log_prob_fn': fn}
 
@@ -185,7 +183,6 @@ KERNELS = (
         counts_estimates=True,
         num_more_at_start=1,
         num_normals=3,  # of the move and of both noises
-        starts_alike=True,
         with_target=lambda fn: {'prior_log_prob_fn': fn},
     ),
 )

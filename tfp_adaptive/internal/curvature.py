@@ -1,6 +1,7 @@
 """A first guess of a safe proposal scale, from two gradients."""
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -47,7 +48,19 @@ def pooled(scale: tf.Tensor, pool_fn: Callable[[list], list] | None) -> tf.Tenso
       scale: of this replica, a scalar.
       pool_fn: of the kernel, or `None` for a single replica.
     """
+    return pooled_with(scale, (), pool_fn)[0]
+
+
+def pooled_with(scale: tf.Tensor, sums: Any, pool_fn: Callable[[list], list] | None) -> tuple:
+    """`pooled`, and other sums over the chains of this replica, over all replicas at once.
+
+    Args:
+      scale: as for `pooled`.
+      sums: a nest.
+      pool_fn: likewise.
+    """
     if pool_fn is None:
-        return scale
-    total, count = pool_fn([1 / tf.square(scale), tf.ones_like(scale)])
-    return tf.math.rsqrt(total / count)
+        return scale, sums
+    own = [1 / tf.square(scale), tf.ones_like(scale), *tf.nest.flatten(sums)]
+    total, count, *others = pool_fn(own)
+    return tf.math.rsqrt(total / count), tf.nest.pack_sequence_as(sums, others)

@@ -24,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains, factorization, loops, random
-from tfp_adaptive.internal.curvature import pooled, stable_scale
+from tfp_adaptive.internal.curvature import stable_scale
 from tfp_adaptive.kernels import lanes, metropolis, windowed
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation, Noise
 from tfp_adaptive.kernels.marginal_design import Design, Draw, Marginal, Scaled
@@ -95,10 +95,10 @@ def _init(design, axes, target, state):
     if design.proposal.uses_score:
         noise = lanes.last(state.memory).noise
         guess = axes.mover.stable_fraction * stable_scale(target.at(noise), state)
-    guess = pooled(guess, axes.pool_fn)
+    guess, metric = windowed.first_guess(axes, target, state, guess)
     factor = guess * axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.zeros([], dtype))
-    learning = windowed.Tuning(rule, windowed.first_metric(axes, target, state), factor)
+    learning = windowed.Tuning(rule, metric, factor)
     return Adaptation(axes.metric.scale(factor, tf.ones([], dtype)), learning)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import chains
-from tfp_adaptive.internal.curvature import pooled, stable_scale
+from tfp_adaptive.internal.curvature import pooled_with, stable_scale
 from tfp_adaptive.kernels import metropolis
 from tfp_adaptive.kernels.gradient_adaptive import Adaptation
 from tfp_adaptive.tuning import MetricEstimator, Schedule, StepSizeRule, moments
@@ -150,29 +150,30 @@ def fixed_sampler(mover: Mover, parameters: Any) -> Sampler:
 
 def _init(axes, target, state):
     dtype, size = state.position.dtype, target.event.size
-    guess = pooled(axes.mover.stable_fraction * stable_scale(target, state), axes.pool_fn)
+    guess = axes.mover.stable_fraction * stable_scale(target, state)
+    guess, metric = first_guess(axes, target, state, guess)
     factor = axes.metric.unit(size, dtype)
     rule = axes.step_size_rule.init(tf.math.log(guess))
-    tuning = Tuning(rule, first_metric(axes, target, state), factor)
-    return Adaptation(axes.metric.scale(factor, guess), tuning)
+    return Adaptation(axes.metric.scale(factor, guess), Tuning(rule, metric, factor))
 
 
-def first_metric(axes: Axes, target, state: ChainState) -> Any:
-    """The metric estimator before the first draw, about the mean of where the chains start.
+def first_guess(axes: Axes, target, state: ChainState, scale: Tensor) -> tuple[Tensor, Any]:
+    """(first scale, metric estimator before the first draw), of all replicas.
 
-    A first window that begins at once would subtract large sums elsewhere.
+    The estimator is about the mean of where the chains start: a first window that begins at once
+    would subtract large sums elsewhere.
 
     Args:
       axes: of the kernel.
       target: its density.
       state: of the chains.
+      scale: that this replica would start with.
     """
     empty = axes.metric.init(target.event.size, state.position.dtype)
     is_alive = chains.can_move(state)
     sums = axes.metric.collect(empty, state.position, state.score, is_alive)
-    if axes.pool_fn is not None:
-        sums = tf.nest.pack_sequence_as(sums, axes.pool_fn(tf.nest.flatten(sums)))
-    return moments.moved(empty, axes.metric.absorb(empty, sums))
+    scale, sums = pooled_with(scale, sums, axes.pool_fn)
+    return scale, moments.moved(empty, axes.metric.absorb(empty, sums))
 
 
 def _init_info(dtype):
