@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import hashlib
 import pathlib
 import tomllib
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from experiments.errors import ExperimentError
 
 _FOLDER = pathlib.Path(__file__).parent / 'configs'
+_MAX_NAME = 200
 _POSITIVE = ('num_chains', 'num_results', 'num_steps', 'num_dims')
 
 
@@ -42,7 +44,12 @@ class Config:
     def run_name(self) -> str:
         """Name of the folder of results: the experiment and what was changed."""
         changes = [f'{key}={_show(value)}' for key, value in sorted(self.overrides.items())]
-        return '-'.join([self.name, *changes]).replace('/', '_')
+        name = '-'.join([self.name, *changes]).replace('/', '_')
+        if len(name) <= _MAX_NAME:
+            return name
+        # many labels; the record says all of them
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        return f'{name[: _MAX_NAME - 12]}...-{digest}'
 
     def chosen_targets(self) -> list[tuple[str, dict[str, Any]]]:
         """(label, arguments of `targets.make`) of the targets that the setting `only` names.

@@ -771,6 +771,7 @@ def test_errors_are_one_sentence(tmp_path, capsys, arguments, message):
 _CASE = {
     'preconditioner': 'cholesky',
     'num_dims': 100,
+    'num_rows': None,
     'gradient_seconds': 12e-6,
     'frozen_seconds': 3e-5,
     'adaptive_seconds': 4e-5,

@@ -81,3 +81,14 @@ def test_labels_can_be_written_in_a_list():
 def test_unknown_experiment_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r'there are .*gaussian'):
         configs.load('gausian')
+
+
+def test_a_run_with_many_labels_has_a_name_that_a_file_may_have():
+    labels = [f'posterior number {i}' for i in range(40)]
+    names = [
+        configs.load('robustness', [f'only={",".join(chosen)}']).run_name
+        for chosen in (labels, labels[1:], labels[:3])
+    ]
+    assert len(set(names)) == 3
+    assert max(map(len, names)) <= 200
+    assert names[2] == 'robustness-only=posterior number 0+posterior number 1+posterior number 2'
