@@ -74,9 +74,7 @@ def _judge(run, seed, settings, expected):
         # of a peer it says nothing on whether it warns of runs that end
         is_warned = None if isinstance(problem, SamplerError) else True
         return {'verdict': 'fail', 'is_warned': is_warned, 'error': str(problem)}
-    error, z = None, None
-    if expected is not None:
-        error, z = errors_of_means(found.states, expected)
+    error, z = (None, None) if expected is None else errors_of_means(found.states, expected)
     if not found.max_rhat < MAX_RHAT:
         verdict = 'fail'
     elif error is None or z is None:

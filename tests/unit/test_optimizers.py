@@ -237,3 +237,9 @@ def test_default_controllers_are_the_papers_but_for_the_first_penalty():
     assert update(acceptance, 0.01, 0.0) == 0.01
     assert penalty.init == 1e3
     assert update(penalty, 1e5, 1.0) == 1e5
+
+
+def test_a_weight_without_a_ceiling_stays_a_number():
+    controller = optimizers.acceptance_controller(0.25, bounds=(1e-4, math.inf))
+    weight = tf.constant(np.finfo(np.float32).max)
+    assert np.isfinite(controller.update(weight, tf.constant(1.0)))

@@ -465,3 +465,26 @@ def test_moments_that_hold_rows_do_not_move(rng):
     both = np.reshape([rows[0], rows[2]], [20, 2])
     np.testing.assert_allclose(state.mean, both.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(state.squares, 20 * both.var(axis=0), rtol=1e-12)
+
+
+def test_a_metric_starts_about_the_mean_of_the_chains(seed):
+    """Sums about zero would cancel in a window that begins with the first step."""
+    state = 30_000.0 + tf.random.stateless_normal([10, 3], [seed, 0])
+    kernel = tfpa.WindowedHMC(lambda x: -tf.reduce_sum((x - 3e4) ** 2, axis=-1) / 2, 2, 60)
+    start = kernel.bootstrap_results(state).adaptation.optimizer.metric
+    np.testing.assert_allclose(start.mean, np.mean(state, axis=0), rtol=1e-6)
+    assert start.count == 0
+
+
+def test_a_metric_without_a_finite_factor_is_not_taken(seed):
+    metric = tuning.variance()._replace(factor=lambda state: np.nan * state.mean)
+    schedule = tuning.windows(1, 1, 2)
+    kernel = tfpa.WindowedHMC(
+        lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 1, 12, metric, schedule=schedule
+    )
+    state = tf.random.stateless_normal([4, 3], [seed, 0])
+    results = kernel.bootstrap_results(state)
+    for i in range(12):
+        state, results = kernel.one_step(state, results, seed=[seed, i])
+    np.testing.assert_array_equal(results.adaptation.optimizer.factor, 1)
+    assert np.all(np.isfinite(results.adaptation.preconditioner))
