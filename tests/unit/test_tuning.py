@@ -480,11 +480,12 @@ def test_a_metric_without_a_finite_factor_is_not_taken(seed):
     metric = tuning.variance()._replace(factor=lambda state: np.nan * state.mean)
     schedule = tuning.windows(1, 1, 2)
     kernel = tfpa.WindowedHMC(
-        lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 1, 12, metric, schedule=schedule
+        lambda x: -tf.reduce_sum(x**2, axis=-1) / 2, 1, 30, metric, schedule=schedule
     )
     state = tf.random.stateless_normal([4, 3], [seed, 0])
     results = kernel.bootstrap_results(state)
-    for i in range(12):
+    assert np.sum(schedule.plan(30).ends_window) > 1
+    for i in range(30):
         state, results = kernel.one_step(state, results, seed=[seed, i])
     np.testing.assert_array_equal(results.adaptation.optimizer.factor, 1)
     assert np.all(np.isfinite(results.adaptation.preconditioner))
